@@ -13,6 +13,7 @@ import pyarrow as pa
 from runtime.errors import SqlwinError
 from sqlwin.control import SessionControl
 from sqlwin.dbapi import errors
+from sqlwin.dbapi.batches import combined
 from sqlwin.dbapi.errors import InterfaceError, ProgrammingError, Warning, standard_errors
 from sqlwin.dbapi.rows import FetchedRows, columns_of, count_of, is_unbounded, rows_of
 from sqlwin.dbapi.types import ColumnDescription, describe
@@ -181,20 +182,24 @@ class Cursor:
     ) -> Cursor:
         """Run one statement without rows once per set of parameters. `rowcount` is the sum.
 
+        `INSERT INTO t VALUES (...)` runs as one INSERT of many rows; see `combined`.
+
         Returns:
             This cursor.
 
         Raises:
             InterfaceError: The cursor or its connection is closed.
             ProgrammingError: The statement is a query.
-            DatabaseError: The statement is invalid, or fails: earlier sets have taken effect.
+            DatabaseError: The statement is invalid, or fails: INSERTs of earlier sets have taken
+                effect.
         """
         self._check_open()
         self._discard()
         n_rows: int | None = 0
         with self._computing():
-            script = _read(operation)
-            for parameters in seq_of_parameters:
+            statement = _read(operation)
+            table_of = SessionControl(self.connection.session).table_spec
+            for script, parameters in combined(statement, seq_of_parameters, table_of):
                 result = self._run(script, parameters)
                 if columns_of(result) is not None:
                     raise ProgrammingError(

@@ -101,7 +101,7 @@ def literal_of(value: object, what: str) -> exp.Expr:
         case Mapping():
             parts = [literal_of(item, what) for pair in value.items() for item in pair]
             return exp.Anonymous(this="map", expressions=parts)
-    plain = _to_python(value)
+    plain = to_python(value)
     if plain is not value:
         return literal_of(plain, what)
     raise AnalysisError(
@@ -111,7 +111,7 @@ def literal_of(value: object, what: str) -> exp.Expr:
     )
 
 
-def _to_python(value: Any) -> object:
+def to_python(value: Any) -> object:
     """Convert a NumPy number to a Python one; return other values unchanged."""
     if not hasattr(value, "item") or getattr(value, "ndim", None) != 0:
         return value
