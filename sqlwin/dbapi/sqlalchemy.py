@@ -21,8 +21,14 @@ from sqlalchemy.engine.interfaces import (
     ReflectedIndex,
     ReflectedPrimaryKeyConstraint,
 )
+from sqlalchemy.schema import CreateTable, DropTable
 from sqlalchemy.sql import Select
-from sqlalchemy.sql.compiler import GenericTypeCompiler, IdentifierPreparer, SQLCompiler
+from sqlalchemy.sql.compiler import (
+    DDLCompiler,
+    GenericTypeCompiler,
+    IdentifierPreparer,
+    SQLCompiler,
+)
 from sqlalchemy.sql.type_api import TypeEngine
 
 from runtime.errors import ErrorKind
@@ -47,6 +53,8 @@ _TYPES: dict[str, type[TypeEngine[Any]]] = {
     "TINYINT": types.SmallInteger,
     "VARCHAR": types.String,
 }
+# Names of Spark's tables, which differ from the ones of sqlwin
+_SPARKS_TIMES = ("timestamp", "timestamp_ntz")
 _NO_TABLE = (ErrorKind.UNKNOWN_TABLE, ErrorKind.CATALOG, ErrorKind.UNKNOWN_DATABASE)
 
 
@@ -65,6 +73,38 @@ class SqlwinCompiler(SQLCompiler):
         if select._limit_clause is not None or select._offset_clause is None:
             return str(super().limit_clause(select, **kw))  # type: ignore[no-untyped-call]
         return f"\n OFFSET {self.process(select._offset_clause, **kw)}"
+
+
+class SqlwinDefinitions(DDLCompiler):
+    """Refuses definitions of tables: SQLAlchemy knows no connector and no path.
+
+    Spark would make a table of its own without them, which only this process knows.
+    """
+
+    def visit_create_table(self, create: CreateTable, **kw: Any) -> str:
+        """Refuse CREATE TABLE.
+
+        Raises:
+            CompileError: Always.
+        """
+        name = self.preparer.format_table(create.element)
+        raise exc.CompileError(
+            f"cannot create {name}: SQLAlchemy and pandas know no connector for the rows. "
+            f"Run CREATE TABLE {name} (...) WITH ('connector' = 'filesystem', 'path' = ...) first, "
+            "and write with if_exists='append'"
+        )
+
+    def visit_drop_table(self, drop: DropTable, **kw: Any) -> str:
+        """Refuse DROP TABLE, with which pandas begins if_exists='replace'.
+
+        Raises:
+            CompileError: Always.
+        """
+        name = self.preparer.format_table(drop.element)
+        raise exc.CompileError(
+            f"cannot replace {name}: a new table would lose its connector, and its files would "
+            "stay. Write with if_exists='append', or replace the rows with INSERT OVERWRITE"
+        )
 
 
 class SqlwinTypes(GenericTypeCompiler):
@@ -100,6 +140,7 @@ class SqlwinDialect(DefaultDialect):
     default_paramstyle = "qmark"
     preparer: type[IdentifierPreparer] = SqlwinIdentifiers
     statement_compiler = SqlwinCompiler
+    ddl_compiler = SqlwinDefinitions
     type_compiler_cls = SqlwinTypes
     supports_statement_cache = True
     supports_native_boolean = True
@@ -253,7 +294,12 @@ def _type_of(text: str) -> TypeEngine[Any]:
     Example:
         >>> _type_of("DECIMAL(10, 2)"), _type_of("STRING NOT NULL"), _type_of("ARRAY<INT>")
         (Numeric(precision=10, scale=2), String(), NullType())
+        >>> _type_of("bigint"), _type_of("timestamp"), _type_of("timestamp_ntz")  # of Spark
+        (BigInteger(), DateTime(timezone=True), DateTime())
     """
+    if text in _SPARKS_TIMES:
+        return types.DateTime(timezone=text == "timestamp")
+    text = text.upper()
     if digits := re.match(r"DECIMAL\((\d+), ?(\d+)\)", text):
         return types.Numeric(int(digits[1]), int(digits[2]))
     if text.startswith("TIMESTAMP_LTZ"):

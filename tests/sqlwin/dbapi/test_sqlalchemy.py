@@ -154,3 +154,44 @@ def test_pandas_reads_a_query_with_parameters(engine: sa.Engine) -> None:
 def test_pandas_reads_from_a_connection_of_the_db_api(connection: sqlwin.dbapi.Connection) -> None:
     frame = pd.read_sql(WINDOWS.format(late="?"), connection, params=(600,))
     assert frame["n"].sum() == 40
+
+
+def test_pandas_appends_to_a_declared_table_and_replaces_none(
+    engine: sa.Engine, tmp_path: Path
+) -> None:
+    frame = pd.DataFrame({"k": ["a", None, "c"], "n": [1, 2, 2**40], "x": [0.5, None, 1.0]})
+    with pytest.raises(sa.exc.CompileError, match=r"Run CREATE TABLE `?o`? .*if_exists='append'"):
+        frame.to_sql("o", engine, index=False)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(
+            "CREATE TABLE o (k STRING, n BIGINT, x DOUBLE) WITH ('connector' = 'filesystem', "
+            f"'path' = '{tmp_path}/o', 'format' = 'parquet')"
+        )
+    assert frame.to_sql("o", engine, if_exists="append", index=False) == 3
+    with pytest.raises(ValueError, match="already exists"):
+        frame.to_sql("o", engine, index=False)
+    with pytest.raises(sa.exc.CompileError, match=r"cannot replace `?o`?: .*INSERT OVERWRITE"):
+        frame.to_sql("o", engine, if_exists="replace", index=False)
+    # the declaration and the rows are still there, in one file
+    read = pd.read_sql("SELECT * FROM o ORDER BY n", engine)
+    pd.testing.assert_frame_equal(read, frame, check_dtype=False)
+    assert len(list((tmp_path / "o").glob("*.parquet"))) == 1
+    assert sa.inspect(engine).get_table_names() == ["flights", "o"]
+
+
+@pytest.mark.long
+def test_a_table_of_spark_is_reflected(fresh_session: sqlwin.Session) -> None:
+    fresh_session.execute(
+        "CREATE OR REPLACE TEMPORARY VIEW of_spark AS SELECT 1L AS n, 'a' AS k, "
+        "TIMESTAMP_LTZ '2024-01-01 00:00:00' AS at, CAST(1 AS DECIMAL(7, 2)) AS d"
+    )
+    engine = sa.create_engine(
+        "sqlwin://", connect_args={"session": fresh_session, "settings": None}
+    )
+    table = sa.Table("of_spark", sa.MetaData(), autoload_with=engine)
+    assert {column.name: repr(column.type) for column in table.columns} == {
+        "n": "BigInteger()",
+        "k": "String()",
+        "at": "DateTime(timezone=True)",
+        "d": "Numeric(precision=7, scale=2)",
+    }
