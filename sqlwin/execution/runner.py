@@ -31,11 +31,13 @@ from runtime.spark.jobs import run_interruptibly
 from runtime.spark.on_demand import is_started
 from runtime.spark.settings import change_setting, settings_of
 from runtime.spec.in_process.step import InProcessStep
+from runtime.spec.table import TableSpec
 from sqlwin.catalog import listings
 from sqlwin.catalog.definitions import Definitions
 from sqlwin.catalog.entries import MaterializedTable, Name, View
 from sqlwin.catalog.files import refuse_remote_state
 from sqlwin.config.config import Config
+from sqlwin.execution.dict_values import fit_dicts
 from sqlwin.execution.guard import Guard
 from sqlwin.execution.inserts import fit_rows, insert_target
 from sqlwin.execution.planning import LoweredBatch, Plans
@@ -212,7 +214,7 @@ class Runner:
             case nodes.Query():
                 return self._query(statement.ast, statement.text)
             case nodes.Insert():
-                return self._inserts.insert(statement)
+                return self._inserts.insert(self._with_rows_of_dicts(statement))
             case nodes.StatementSet():
                 return self._inserts.run_set(statement)
             case nodes.Explain():
@@ -246,6 +248,16 @@ class Runner:
                 return self._reset(statement)
             case _:
                 return self._show(statement)
+
+    def _with_rows_of_dicts(self, statement: nodes.Insert) -> nodes.Insert:
+        entry = self.catalog.entry(statement.name)
+        table = entry if isinstance(entry, TableSpec) else None
+        with self.plans.errors_of(statement.text):
+            return fit_dicts(
+                statement,
+                table,
+                lambda: [(c.name, c.type) for c in self.columns_of(statement.name)],
+            )
 
     def _show(self, statement: nodes.Statement) -> Result:
         """Run SHOW and DESCRIBE of the session's objects. Spark runs all others."""

@@ -22,6 +22,8 @@ from sqlwin.parser.parser import TYPED_LITERALS, parser_of, to_spark, tokenize
 
 # Digits of Spark's widest DECIMAL
 _MOST_DIGITS = 38
+# Key in the metadata of the tree of a dict
+FROM_DICT = "from_dict"
 _BIGINTS = range(-(2**63), 2**63)
 _CONTROL = re.compile(r"[\x00-\x1f]")
 # Largest offset from UTC in Spark's timestamps
@@ -100,7 +102,9 @@ def literal_of(value: object, what: str) -> exp.Expr:
             return exp.Anonymous(this="array", expressions=items)
         case Mapping():
             parts = [literal_of(item, what) for pair in value.items() for item in pair]
-            return exp.Anonymous(this="map", expressions=parts)
+            made = exp.Anonymous(this=_function_of(value), expressions=parts)
+            made.meta[FROM_DICT] = True
+            return made
     plain = to_python(value)
     if plain is not value:
         return literal_of(plain, what)
@@ -109,6 +113,26 @@ def literal_of(value: object, what: str) -> exp.Expr:
         hint="supported types: numbers, strings, bytes, dates, times, timedeltas, lists, dicts "
         "and None",
     )
+
+
+def _function_of(value: Mapping[object, object]) -> str:
+    """Return the function that makes a dict: a ROW if no MAP has such keys and values.
+
+    Example:
+        >>> _function_of({"a": 1, "b": 2.5}), _function_of({"a": 1, "b": "x", "c": None})
+        ('map', 'named_struct')
+    """
+    families = {_family(to_python(item)) for item in value.values() if item is not None}
+    is_row = len(families) > 1 and all(isinstance(key, str) for key in value)
+    return "named_struct" if is_row else "map"
+
+
+def _family(value: object) -> type:
+    """Return a class for values whose SQL types have a type in common."""
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return float
+    families = (bool, str, bytes, datetime, date, time, timedelta, Mapping, list)
+    return next((family for family in families if isinstance(value, family)), type(value))
 
 
 def to_python(value: Any) -> object:
