@@ -93,6 +93,10 @@ class Backend(PySparkBackend):  # type: ignore[misc]
     name = "sqlwin"
     compiler = WindowCompiler()
 
+    @classmethod
+    def register_options(cls) -> None:
+        """Register no options: the compiler reads the ones of Ibis' PySpark backend."""
+
     def do_connect(
         self,
         session: Session | SparkSession | None = None,
