@@ -37,7 +37,6 @@ from sqlwin.catalog.definitions import Definitions
 from sqlwin.catalog.entries import MaterializedTable, Name, View
 from sqlwin.catalog.files import refuse_remote_state
 from sqlwin.config.config import Config
-from sqlwin.execution.dict_values import fit_dicts
 from sqlwin.execution.guard import Guard
 from sqlwin.execution.inserts import fit_rows, insert_target
 from sqlwin.execution.planning import LoweredBatch, Plans
@@ -57,6 +56,7 @@ from sqlwin.result import (
 )
 from sqlwin.result.in_process import InProcessRows
 from sqlwin.statements import nodes
+from sqlwin.statements.dict_values import fit_dicts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ import pytest
 
 import sqlwin.dbapi as db
 from runtime.spec.table import TableSpec
-from sqlwin.dbapi.batches import combined
+from sqlwin.statements.batches import combined
 from sqlwin.statements.split import read_script
 
 

@@ -11,7 +11,7 @@ import sqlwin
 from planner.sql.build import to_sql
 from runtime.errors import AnalysisError
 from runtime.spec.table import TableColumn, TableSpec
-from sqlwin.execution.dict_values import fit_dicts
+from sqlwin.statements.dict_values import fit_dicts
 from sqlwin.statements.nodes import Insert
 from sqlwin.statements.parameters import bind_parameters
 from sqlwin.statements.parse import read_statement
