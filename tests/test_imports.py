@@ -224,7 +224,7 @@ MAY_IMPORT = {
         "sqlwin.control sqlwin.parser sqlwin.statements py4j pyspark sqlglot"
     ),
     "sqlwin.lsp": (
-        "runtime runtime.spark sqlwin sqlwin.config sqlwin.control sqlwin.help "
+        "planner.aggregates planner.sql runtime runtime.spark sqlglot sqlwin sqlwin.config sqlwin.control sqlwin.help "
         "sqlwin.parser sqlwin.repl sqlwin.session sqlwin.statements lsprotocol pygls"
     ),
     "sqlwin.repl": (

@@ -11,9 +11,9 @@ from runtime.errors import MissingPackageError
 def lsp() -> None:
     """Serve an editor on standard input and output, with the Language Server Protocol.
 
-    It shows errors while you type, completes and explains names, finds the CREATE of a table or
-    view, and shows plans. It runs only the definitions of a script (CREATE, SET), and never starts
-    Spark. docs/editors.md has the configuration of editors.
+    It shows errors while you type, completes and explains names, finds and renames tables and
+    views, formats statements, and shows plans. It runs only the definitions of a script (CREATE,
+    SET), and never starts Spark. docs/editors.md has the configuration of editors.
 
     Needs the extra `lsp`.
 

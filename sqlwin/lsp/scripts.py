@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from runtime.errors import ErrorKind, Position, SqlSyntaxError, SqlwinError
 from runtime.spark.on_demand import NotStartedError
 from sqlwin.control import SessionControl
+from sqlwin.lsp.groups import ungrouped_columns
 from sqlwin.parser.parser import parser_of, read_query
 from sqlwin.repl.completion.names import QUOTE, describe
 from sqlwin.session import Session
@@ -121,6 +122,7 @@ def check_script(text: str, connect: Callable[[], Session]) -> CheckedScript:
         try:
             is_planned = _plan(session, part, parsed)
             is_certain &= is_planned or not _may_define(parsed)
+            problems += _ungrouped(session, part, parsed)[:1]
         except SqlwinError as error:
             if is_certain or error.kind not in _UNCERTAIN:
                 problems.append(_problem(error, part.offset, end))
@@ -176,6 +178,26 @@ def _syntax_error(statement: nodes.SparkStatement) -> SqlSyntaxError | None:
             position=Position.at(statement.text, 0, len(first.text)),
         )
     return None
+
+
+def _ungrouped(session: Session, part: StatementText, statement: nodes.Statement) -> list[Problem]:
+    """Return the columns of a query that are neither grouped nor aggregated."""
+    if part.parameters or not isinstance(statement, nodes.Query | nodes.Insert | nodes.CreateView):
+        return []
+
+    def columns_of(table: str) -> frozenset[str]:
+        return frozenset(name.lower() for name, _ in ScriptNames(session).columns(table))
+
+    return [
+        Problem(
+            part.offset + column.meta["start"],
+            part.offset + column.meta["end"] + 1,
+            f"column `{column.name}` is neither in GROUP BY nor in an aggregate\n"
+            f"add it to GROUP BY, or use an aggregate such as MAX({column.name})",
+        )
+        for column in ungrouped_columns(statement.ast, columns_of)
+        if "start" in column.meta
+    ]
 
 
 def _may_define(statement: nodes.Statement) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from pygls.workspace import TextDocument
 
 import sqlwin
 from sqlwin.lsp.answers import call_help_at, definition_at, hover_at
+from sqlwin.lsp.layout import formatted
+from sqlwin.lsp.names import references_at, rename_at, symbols
 from sqlwin.lsp.scripts import CheckedScript, ScriptNames, check_script
 from sqlwin.repl.completion.context import context_at
 from sqlwin.repl.completion.suggestions import suggestions
@@ -55,6 +58,10 @@ class SqlServer:
             (lsp.TEXT_DOCUMENT_DID_CLOSE, self._closed),
             (lsp.TEXT_DOCUMENT_HOVER, self._hover),
             (lsp.TEXT_DOCUMENT_DEFINITION, self._definition),
+            (lsp.TEXT_DOCUMENT_REFERENCES, self._references),
+            (lsp.TEXT_DOCUMENT_RENAME, self._rename),
+            (lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL, self._symbols),
+            (lsp.TEXT_DOCUMENT_FORMATTING, self._format),
             (lsp.TEXT_DOCUMENT_CODE_LENS, self._code_lenses),
         ):
             self.server.feature(name)(_function_of(handler))
@@ -198,6 +205,49 @@ class SqlServer:
         place = definition_at(checked.script, _offset(document, params.position))
         return None if place is None else lsp.Location(uri, _range(document, *place))
 
+    async def _references(self, params: lsp.ReferenceParams) -> list[lsp.Location]:
+        uri = params.text_document.uri
+        document = self._document(uri)
+        checked = await self._current_check(uri)
+        ranges = references_at(checked.script, _offset(document, params.position))
+        return [lsp.Location(uri, _range(document, *place)) for place in ranges]
+
+    async def _rename(self, params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
+        uri = params.text_document.uri
+        document = self._document(uri)
+        checked = await self._current_check(uri)
+        changes = rename_at(checked.script, _offset(document, params.position), params.new_name)
+        if changes is None:
+            return None
+        edits = [lsp.TextEdit(_range(document, start, end), new) for start, end, new in changes]
+        return lsp.WorkspaceEdit({uri: edits})
+
+    async def _symbols(self, params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
+        uri = params.text_document.uri
+        document = self._document(uri)
+        checked = await self._current_check(uri)
+        listed = []
+        for symbol in symbols(checked.script):
+            place = _range(document, symbol.start, symbol.end)
+            kind = lsp.SymbolKind.Class if symbol.is_definition else lsp.SymbolKind.Function
+            listed.append(
+                lsp.DocumentSymbol(symbol.name, kind, place, place, symbol.detail or None)
+            )
+        return listed
+
+    async def _format(self, params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
+        uri = params.text_document.uri
+        document = self._document(uri)
+        checked = await self._current_check(uri)
+        edits = []
+        for statement in checked.script.statements:
+            part = statement.part
+            text = formatted(part) if statement.parsed is not None else part.text
+            if text != part.text:
+                end = part.offset + len(part.text)
+                edits.append(lsp.TextEdit(_range(document, part.offset, end), text))
+        return edits
+
     def _signature(self, params: lsp.SignatureHelpParams) -> lsp.SignatureHelp | None:
         document = self._document(params.text_document.uri)
         call = call_help_at(document.source, _offset(document, params.position))
@@ -288,4 +338,6 @@ def _range(document: TextDocument, start: int, end: int) -> lsp.Range:
 
 def serve() -> None:
     """Serve one editor on standard input and output until it disconnects."""
-    SqlServer().server.start_io()
+    # pygls closes its stream when the editor says exit; the command line still flushes its own
+    with open(os.dup(sys.stdout.fileno()), "wb") as output:
+        SqlServer().server.start_io(stdout=output)

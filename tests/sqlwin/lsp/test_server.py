@@ -194,6 +194,41 @@ def test_an_editor_gets_problems_completions_help_definitions_and_plans(tmp_path
 
 
 @pytest.mark.long
+def test_names_and_layout_of_a_script(tmp_path: Path) -> None:
+    text = FLIGHTS + VIEW + "select *  from late;\n"
+
+    async def steps(editor: Editor) -> None:
+        assert await editor.open(text) == []
+        document = lsp.TextDocumentIdentifier(editor.uri)
+        locations = await editor.client.text_document_references_async(
+            lsp.ReferenceParams(lsp.ReferenceContext(True), **editor.at(2, 13))
+        )
+        assert locations is not None
+        uses = [
+            lsp.Range(lsp.Position(2, 12), lsp.Position(2, 16)),
+            lsp.Range(lsp.Position(3, 15), lsp.Position(3, 19)),
+        ]
+        assert [location.range for location in locations] == uses
+        edit = await editor.client.text_document_rename_async(
+            lsp.RenameParams(**editor.at(3, 16), new_name="delayed")
+        )
+        assert edit is not None
+        assert edit.changes is not None
+        changed = list(edit.changes[editor.uri])
+        assert changed == [lsp.TextEdit(use, "delayed") for use in uses]
+        listed = await editor.client.text_document_document_symbol_async(
+            lsp.DocumentSymbolParams(document)
+        )
+        assert [symbol.name for symbol in listed or ()] == ["flights", "late", "select * from late"]
+        edits = await editor.client.text_document_formatting_async(
+            lsp.DocumentFormattingParams(document, lsp.FormattingOptions(2, True))
+        )
+        assert [edit.new_text for edit in edits or ()][-1] == "SELECT *\nFROM late"
+
+    drive(tmp_path, steps)
+
+
+@pytest.mark.long
 def test_an_empty_document_and_one_that_is_closed_have_answers(tmp_path: Path) -> None:
     async def steps(editor: Editor) -> None:
         assert await editor.open("") == []
