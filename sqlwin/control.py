@@ -203,8 +203,7 @@ class SessionControl:
 
     def user_functions(self) -> frozenset[str]:
         """Return the names of functions that users have registered, in lower case."""
-        catalog = self._session._runner.catalog
-        names = {name.lower() for name in catalog.aggregates()}
+        names = self._session._runner.catalog.aggregates.names()
         if self.has_spark:
             rows = self._session.spark.sql("SHOW USER FUNCTIONS").collect()
             names |= {str(row[0]).lower() for row in rows}

@@ -447,7 +447,7 @@ class Session:
         from runtime.frames.user_functions import register_scalar
 
         register_scalar(self.spark, name, function, returns)
-        catalog.forget_aggregate(name)
+        catalog.aggregates.forget(name)
 
     def register_aggregate(self, name: str, aggregate: UserDefinedAggregateFunction) -> None:
         """Register an aggregate function written in Python for SQL; see `sqlwin.Aggregate`.
@@ -460,7 +460,7 @@ class Session:
         """
         from runtime.frames.user_functions import register_aggregate
 
-        self._runner.catalog.add_aggregate(register_aggregate(self.spark, name, aggregate))
+        self._runner.catalog.aggregates.add(register_aggregate(self.spark, name, aggregate))
 
     def ui(self, port: int | None = None) -> Page:
         """Serve a web page of the session's streams, statements and plans.

@@ -18,14 +18,13 @@ from runtime.connectors.registry import (
     has_changes,
     is_read_in_process,
     note_on,
-    open_storage,
     read_stream,
     read_table,
     scan_of,
     stream_scan_of,
     text_of,
 )
-from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
+from runtime.errors import CatalogError, SqlwinError, nearest
 from runtime.names import quote_name
 from runtime.redaction import DEFAULT, Mask
 from runtime.scan.request_cache import cache_requests
@@ -41,6 +40,7 @@ from runtime.spec.scan import ScanSource
 from runtime.spec.slices import SliceFiles, SliceTable, inserted_rows, is_inserted_rows
 from runtime.spec.source import SplitTable
 from runtime.spec.table import TableColumn, TableSpec
+from sqlwin.catalog.aggregates import Aggregates
 from sqlwin.catalog.certain_columns import certain_columns
 from sqlwin.catalog.entries import (
     Entries,
@@ -49,6 +49,7 @@ from sqlwin.catalog.entries import (
     Name,
     Registered,
     View,
+    check_kind,
     columns_of,
     entry_kind,
     entry_name,
@@ -67,7 +68,7 @@ from sqlwin.catalog.materialized import (
     place_of_slices,
     tables_of,
 )
-from sqlwin.catalog.options import ChangedTables
+from sqlwin.catalog.options import ChangedTables, options_refused
 from sqlwin.catalog.spark.analyzer import SparkAnalyzer, has_usual_settings
 from sqlwin.catalog.spark.tables import SPARK_TABLE, SparkTables, full_name
 from sqlwin.catalog.spark.views import SparkViews, StatementViews, view_name
@@ -93,6 +94,7 @@ class SessionCatalog:
         slices: Slices of materialized tables.
         variables: Python variables that queries refer to.
         expressions: Trees of the computed columns and watermarks of tables.
+        aggregates: Aggregate functions that users have registered.
         n_changes: Counter that increases with each statement and each added or dropped table.
 
     Args:
@@ -116,8 +118,6 @@ class SessionCatalog:
         self._shared_views = views_in_spark or SparkViews()
         self._views = StatementViews(spark, self._shared_views)
         self.entries = Entries()
-        # Owners of storage in this process; None for tables stored elsewhere.
-        self._storages: dict[Name, object] = {}
         self._changed = ChangedTables()
         self._files = FilesByName(self.describe)
         self._table_notes: dict[str, str] = {}
@@ -135,7 +135,7 @@ class SessionCatalog:
             mask,
         )
         self._reading = StreamReading()
-        self._aggregates: dict[str, UserAggregate] = {}
+        self.aggregates = Aggregates()
         self.n_changes = 0
 
     # -- entries -------------------------------------------------------------------------------
@@ -152,32 +152,16 @@ class SessionCatalog:
         entry = self.entry(name)
         return entry or self.variables.entry(name, lambda: self._is_sparks(name[-1]))
 
-    def materialized(self) -> list[MaterializedTable]:
-        """Return the materialized tables by name."""
-        return self.entries.materialized()
-
     def add(self, name: Name, entry: Entry, *, replace: bool, if_not_exists: bool) -> bool:
         """Add an entry; return whether it was added.
 
         Raises:
             CatalogError: The name is taken, and neither `replace` nor `if_not_exists` is set.
         """
-        if self.entries.get(name) is not None and not replace:
-            if if_not_exists:
-                return False
-            raise CatalogError(
-                f"`{'.'.join(name)}` already exists",
-                subjects=(".".join(name),),
-                hint="DROP it first, or write IF NOT EXISTS",
-            )
-        key = normalise_name(name)
-        storage: object = None
-        if isinstance(entry, TableSpec):
-            entry, storage = open_storage(entry)
-        self._storages[key] = storage
-        self.entries.put(name, entry)
-        self._has_changed(key)
-        return True
+        is_added = self.entries.add(name, entry, replace=replace, if_not_exists=if_not_exists)
+        if is_added:
+            self._has_changed(normalise_name(name))
+        return is_added
 
     def change(self, name: Name, spec: TableSpec, new_name: Name) -> None:
         """Replace a table by another one with the same rows, which may have another name.
@@ -185,17 +169,11 @@ class SessionCatalog:
         Raises:
             CatalogError: The new name is taken.
         """
+        self.entries.change(name, spec, new_name)
         key, new_key = normalise_name(name), normalise_name(new_name)
-        if new_key != key and self.entries.get(new_name) is not None:
-            text = ".".join(new_name)
-            raise CatalogError(f"`{text}` already exists", subjects=(text,), hint="DROP it first")
-        storage = self._storages.pop(key, None)
         if new_key != key:
-            self.entries.remove(name)
             self._views.drop(view_name(key))
             self._has_changed(key)
-        self._storages[new_key] = storage
-        self.entries.put(new_name, spec)
         self._has_changed(new_key)
 
     def drop(self, name: Name, kind: str, *, if_exists: bool) -> bool:
@@ -209,16 +187,9 @@ class SessionCatalog:
             if if_exists:
                 return False
             raise self.unknown(name, kind)
-        existing_kind = entry_kind(entry)
-        if existing_kind != kind:
-            raise CatalogError(
-                f"`{'.'.join(name)}` is a {existing_kind.lower()}, not a {kind.lower()}",
-                subjects=(".".join(name),),
-                hint=f"use DROP {existing_kind} {'.'.join(name)}",
-            )
+        check_kind(name, entry, kind)
         key = normalise_name(name)
         self.entries.remove(name)
-        self._storages.pop(key, None)
         self._views.drop(view_name(key))
         self._has_changed(key)
         if isinstance(entry, MaterializedTable) and entry.definition.is_inserted:
@@ -289,20 +260,8 @@ class SessionCatalog:
         return entry.of_columns(query)
 
     def user_aggregate(self, name: str) -> UserAggregate | None:
-        """Return the aggregate registered under a name, or None."""
-        return self._aggregates.get(name.lower())
-
-    def aggregates(self) -> dict[str, UserAggregate]:
-        """Return a copy of the registered aggregates by lower-case name."""
-        return dict(self._aggregates)
-
-    def add_aggregate(self, aggregate: UserAggregate) -> None:
-        """Register an aggregate, replacing one of the same name."""
-        self._aggregates[aggregate.name.lower()] = aggregate
-
-    def forget_aggregate(self, name: str) -> None:
-        """Remove an aggregate if it exists, because its name is now used for something else."""
-        self._aggregates.pop(name.lower(), None)
+        """Return the aggregate registered under a name. See `planner.catalog.Catalog`."""
+        return self.aggregates.get(name)
 
     def with_options(self, name: Name, options: Sequence[tuple[str, str]]) -> Name:
         """Return the name of a session table with changed options.
@@ -314,12 +273,7 @@ class SessionCatalog:
         entry = self.entry(name)
         if not isinstance(entry, TableSpec):
             self.analyze(select_all_from(relation(*name)), {})  # the table may not exist at all
-            raise AnalysisError(
-                f"OPTIONS cannot be used with `{'.'.join(name)}`, which is not a table of "
-                "CREATE TABLE ... WITH",
-                subjects=(".".join(name),),
-                hint="remove the OPTIONS hint",
-            )
+            raise options_refused(name)
         changed = self._changed.add(entry, view_name(normalise_name(name)), options, self._mask())
         return tuple(changed.spec.name.split("."))
 

@@ -10,6 +10,8 @@ from sqlglot import exp
 
 from planner.catalog import Schema
 from planner.sql.nodes import path_of_files
+from runtime.connectors.registry import open_storage
+from runtime.errors import CatalogError
 from runtime.names import quote_name
 from runtime.spec.slices import is_inserted_rows
 from runtime.spec.table import Column, TableColumn, TableSpec, Watermark
@@ -202,6 +204,26 @@ def columns_of(schema: StructType) -> Schema:
     return tuple(Column(f.name, type_ddl(f.dataType), f.nullable) for f in schema.fields)
 
 
+def check_kind(name: Name, entry: Entry, kind: str) -> None:
+    """Check that DROP names an entry's own kind, `TABLE` or `VIEW`.
+
+    Raises:
+        CatalogError: The entry is of the other kind.
+    """
+    existing_kind, text = entry_kind(entry), ".".join(name)
+    if existing_kind != kind:
+        raise CatalogError(
+            f"`{text}` is a {existing_kind.lower()}, not a {kind.lower()}",
+            subjects=(text,),
+            hint=f"use DROP {existing_kind} {text}",
+        )
+
+
+def _taken(name: Name, hint: str) -> CatalogError:
+    text = ".".join(name)
+    return CatalogError(f"`{text}` already exists", subjects=(text,), hint=hint)
+
+
 class Entries:
     """Tables, views and registered DataFrames by name, ignoring case.
 
@@ -211,19 +233,52 @@ class Entries:
 
     def __init__(self) -> None:
         self.by_name: Mapping[Name, Entry] = {}
+        # Owners of storage in this process; None for tables stored elsewhere.
+        self._storages: dict[Name, object] = {}
 
     def get(self, name: Name) -> Entry | None:
         """Return the entry with a name, or None."""
         return self.by_name.get(normalise_name(name))
 
-    def put(self, name: Name, entry: Entry) -> None:
-        """Add an entry, replacing one of the same name."""
-        self.by_name = {**self.by_name, normalise_name(name): entry}
+    def add(self, name: Name, entry: Entry, *, replace: bool, if_not_exists: bool) -> bool:
+        """Add an entry and open its storage; return whether it was added.
+
+        Raises:
+            CatalogError: The name is taken, and neither `replace` nor `if_not_exists` is set.
+        """
+        if self.get(name) is not None and not replace:
+            if if_not_exists:
+                return False
+            raise _taken(name, "DROP it first, or write IF NOT EXISTS")
+        storage: object = None
+        if isinstance(entry, TableSpec):
+            entry, storage = open_storage(entry)
+        self._put(name, entry, storage)
+        return True
+
+    def change(self, name: Name, spec: TableSpec, new_name: Name) -> None:
+        """Replace a table by another one with the same rows, which may have another name.
+
+        Raises:
+            CatalogError: The new name is taken.
+        """
+        is_renamed = normalise_name(name) != normalise_name(new_name)
+        if is_renamed and self.get(new_name) is not None:
+            raise _taken(new_name, "DROP it first")
+        self._put(new_name, spec, self._storages.get(normalise_name(name)))
+        if is_renamed:
+            self.remove(name)
 
     def remove(self, name: Name) -> None:
-        """Remove the entry with a name."""
+        """Remove the entry with a name, and its storage in this process."""
         key = normalise_name(name)
         self.by_name = {other: entry for other, entry in self.by_name.items() if other != key}
+        self._storages.pop(key, None)
+
+    def _put(self, name: Name, entry: Entry, storage: object) -> None:
+        key = normalise_name(name)
+        self._storages[key] = storage
+        self.by_name = {**self.by_name, key: entry}
 
     def tables(self) -> list[Entry]:
         """Return tables and registered DataFrames by name."""

@@ -45,7 +45,7 @@ def show_tables(
         [".".join(entry_name(entry)) for entry in entries]
         for entries in (
             catalog.entries.views(),
-            [*catalog.entries.tables(), *catalog.materialized()],
+            [*catalog.entries.tables(), *catalog.entries.materialized()],
         )
     )
     is_views = kind == "VIEWS"

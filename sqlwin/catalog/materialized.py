@@ -23,6 +23,7 @@ from runtime.spec.source import SplitTable
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.entries import (
     Definition,
+    Entries,
     Entry,
     KeptView,
     MaterializedTable,
@@ -41,13 +42,16 @@ if TYPE_CHECKING:
 
 
 class Tables(Protocol):
-    """Tables of a session; see `sqlwin.catalog.catalog`."""
+    """Tables of a session; see `sqlwin.catalog.catalog`.
+
+    Attributes:
+        entries: All tables and views.
+    """
+
+    entries: Entries
 
     def entry(self, name: Name) -> Entry | None:
         """Return the entry of a name, or None."""
-
-    def materialized(self) -> Sequence[MaterializedTable]:
-        """Return the materialized tables by name."""
 
     def spark_table(self, name: Name) -> TableSpec | None:
         """Return a table of Spark's session catalog, or None."""
@@ -138,7 +142,7 @@ class OpenTables:
         An unreadable table is represented by its name and the reason.
         """
         tables: list[SliceTable | str] = []
-        for entry in self._catalog.materialized():
+        for entry in self._catalog.entries.materialized():
             name = ".".join(entry.name)
             is_rows = base == inserted_rows(name).lower()
             bases = [t.name.lower() for t in entry.definition.tables if self._is_called(t, base)]

@@ -65,7 +65,7 @@ def open_directory(catalog: SessionCatalog, root: str) -> None:
     """
     if not root:
         return
-    opened = {entry.path for entry in catalog.materialized()}
+    opened = {entry.path for entry in catalog.entries.materialized()}
     for path in directories_in(catalog.slices.place(root)):
         name = (os.path.basename(path),)
         if path not in opened and catalog.entry(name) is None:

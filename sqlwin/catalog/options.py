@@ -12,10 +12,20 @@ from sqlglot import exp
 from planner.sql.nodes import LEFT_OUT_HINTS, TABLE_OPTIONS, path_of_files
 from planner.sql.render import quote_string
 from runtime.connectors.registry import idle_options, table_of_changes, validate_table
-from runtime.errors import CatalogError, nearest
+from runtime.errors import AnalysisError, CatalogError, nearest
 from runtime.redaction import Mask
 from runtime.spec.table import TableSpec
 from sqlwin.parser.hints import FLINK_HINTS, SPARK_HINTS
+
+
+def options_refused(name: Sequence[str]) -> AnalysisError:
+    """Return the error for an OPTIONS hint after a name that is no table of the session."""
+    return AnalysisError(
+        f"OPTIONS cannot be used with `{'.'.join(name)}`, which is not a table of "
+        "CREATE TABLE ... WITH",
+        subjects=(".".join(name),),
+        hint="remove the OPTIONS hint",
+    )
 
 
 def with_options(spec: TableSpec, options: Sequence[tuple[str, str]]) -> TableSpec:

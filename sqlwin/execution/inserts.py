@@ -27,7 +27,7 @@ from sqlwin.catalog.entries import (
     View,
     columns_of,
 )
-from sqlwin.catalog.options import with_options
+from sqlwin.catalog.options import options_refused, with_options
 from sqlwin.statements.nodes import Insert
 
 if TYPE_CHECKING:
@@ -77,12 +77,7 @@ def target_of(catalog: SessionCatalog, insert: Insert) -> TableSpec | None:
         return table
     try:
         if table is None:
-            raise AnalysisError(
-                f"OPTIONS cannot be used with `{'.'.join(insert.name)}`, which is not a table of "
-                "CREATE TABLE ... WITH",
-                subjects=(".".join(insert.name),),
-                hint="remove the OPTIONS hint",
-            )
+            raise options_refused(insert.name)
         return with_options(table, insert.options.pairs)
     except SqlwinError as error:
         error.position = position_of_option(error, insert.options, insert.text)

@@ -140,7 +140,7 @@ class MaterializedTables:
         """Return a row for each materialized table, with the size and version of its slices."""
         rows = []
         pattern = None if statement.like is None else _like(statement.like)
-        for entry in self._plans.catalog.materialized():
+        for entry in self._plans.catalog.entries.materialized():
             name = ".".join(entry.name)
             if pattern is not None and pattern.fullmatch(name.lower()) is None:
                 continue
