@@ -183,6 +183,8 @@ _OTHER_KINDS = {
     b"\xfd7zXZ": ("compressed with xz", "decompress it with unxz, and read the result"),
     b"SQLite format 3\0": ("a SQLite database", "export the table as CSV and read that file"),
     b"ARROW1": ("an Arrow or Feather file", _AS_PARQUET),
+    b"FEA1": ("a Feather file", _AS_PARQUET),
+    b"\xff\xff\xff\xff": ("an Arrow stream", _AS_PARQUET),
     b"\x89HDF": ("an HDF5 file", _AS_PARQUET),
     b"%PDF-": ("a PDF", "export the table as CSV and read that file"),
 }

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 # Formats that this process can read
 TEXT_FORMATS = ("csv", "json")
 
+# Names for the format of Arrow files, some close to 'avro'
+_ARROW_FORMATS = ("arrow", "feather", "ipc")
+
 
 def validate(spec: TableSpec) -> None:
     """Check options and columns of a filesystem table, but not whether files exist.
@@ -70,13 +73,12 @@ def validate(spec: TableSpec) -> None:
         )
     if file_format not in FORMATS:
         suggestion = nearest(file_format, FORMATS)
-        raise bad_option(
-            spec,
-            f"unknown format '{values['format']}'",
-            f"did you mean '{suggestion}'?"
-            if suggestion
-            else f"available formats: {', '.join(FORMATS)}",
-        )
+        hint = f"available formats: {', '.join(FORMATS)}"
+        if file_format in _ARROW_FORMATS:
+            hint = f"convert the files to Parquet; {hint}"
+        elif suggestion:
+            hint = f"did you mean '{suggestion}'?"
+        raise bad_option(spec, f"unknown format '{values['format']}'", hint)
     format_options = FLINK_OPTIONS.get(file_format, {})
     names = format_option_names(file_format)
     for name, _ in spec.options:

@@ -99,6 +99,25 @@ def test_corrected_sessions_and_ranks_equal_the_batch_at_the_end(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    "text", ["CAST(window_end AS STRING)", "DATE_FORMAT(window_end, 'yyyy-MM-dd HH:mm:ss')"]
+)
+def test_a_text_of_the_window_is_part_of_a_key(
+    streaming: sqlwin.Session, database: str, text: str
+) -> None:
+    streaming.execute(f"""CREATE TABLE by_text (
+          k INT, until STRING, n BIGINT, total BIGINT, PRIMARY KEY (k, until) NOT ENFORCED
+        ) WITH ('connector' = 'postgres', 'url' = '{database}', 'table-name' = 'by_text',
+          'create-table' = 'true')""")
+    query = QUERY.replace("k, window_end,", f"k, {text} AS until,", 1)
+    (result,) = streaming.execute(f"INSERT INTO by_text {query}")
+    expected = final_rows(streaming, query)
+    assert len(expected) > 20
+    assert sorted(rows(database, f"SELECT * FROM by_text {ON_TIME}")) == expected
+    assert result.row_count is not None and result.row_count > len(expected), "corrections count"
+
+
+@pytest.mark.long
 def test_a_key_without_the_window_keeps_the_last_row_in_the_order_of_the_query(
     streaming: sqlwin.Session, database: str
 ) -> None:

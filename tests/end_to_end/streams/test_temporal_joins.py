@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
@@ -86,6 +88,42 @@ def test_processing_time_reads_the_table_as_it_is_now(tables: sqlwin.Session, ti
         JOIN rates FOR SYSTEM_TIME AS OF {time} AS r ON o.k = r.k"""
     )
     assert "no window operator: rows are emitted as they arrive" in explained
+
+
+def test_the_key_of_a_stream_may_be_a_value_of_a_map(
+    tables: sqlwin.Session, tmp_path: Path
+) -> None:
+    table = pa.table(
+        {
+            "ts": pa.array([second * 1_000_000 for second, _ in EVENTS], pa.timestamp("us")),
+            "m": pa.array(
+                [{"currency": k, "place": "x"} for _, k in EVENTS],
+                pa.map_(pa.string(), pa.string()),
+            ),
+        }
+    )
+    (tmp_path / "marked").mkdir()
+    pq.write_table(table, tmp_path / "marked/0.parquet")
+    tables.execute(
+        f"""CREATE TABLE marked (ts TIMESTAMP(6), m MAP<STRING, STRING>, WATERMARK FOR ts AS ts)
+        WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/marked', 'format' = 'parquet')"""
+    )
+    query = """SELECT o.m['currency'] AS k, minute(o.ts) * 60 + second(o.ts) AS at, r.rate
+      FROM {source} LEFT JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.m['currency'] = r.k"""
+    watched = "marked /*+ OPTIONS('source.monitor-interval' = '300 ms') */ AS o"
+    # a batch; a stream with a bounded table
+    for source in ("marked AS o", watched):
+        rows: list[tuple[object, ...]] = []
+        for batch in tables.execute(query.format(source=source))[0].batches():
+            rows += [tuple(row.values()) for row in batch.to_pylist()]
+            if len(rows) >= len(EXPECTED):
+                break
+        assert sorted(rows) == EXPECTED, source  # type: ignore[type-var]
+    # a stream with a stream, which keeps no maps
+    tables.execute("SET 'execution.runtime-mode' = 'streaming'")
+    selected = "(SELECT ts, m['currency'] AS k FROM marked) AS o"
+    (result,) = tables.execute(query.format(source=selected).replace("o.m['currency']", "o.k"))
+    assert sorted(map(tuple, result.rows)) == EXPECTED
 
 
 VERSIONS = """SELECT o.k, o.ts, r.since, r.note FROM orders AS o {join} written FOR SYSTEM_TIME AS OF o.ts AS r

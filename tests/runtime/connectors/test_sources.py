@@ -33,6 +33,7 @@ def error_text(error: SqlwinError) -> str:
         (table("filesystem", format="csv"), "option 'path' is missing"),
         (table("filesystem", path="x"), "option 'format' is missing, and 'x' has no known suffix"),
         (table("filesystem", path="x", format="parket"), "unknown format 'parket' | did you mean 'parquet'?"),
+        (table("filesystem", path="x", format="arrow"), "unknown format 'arrow' | convert the files to Parquet; available formats: parquet"),
         (table("filesystem", path="x.csv", csv__field_delimeter=";"), "'csv.field-delimeter' | did you mean 'csv.field-delimiter'?"),
         (table("filesystem", path="x.csv", json__ignore_parse_errors="true"), "unknown option 'json.ignore-parse-errors'"),
         (table("filesystem", path="x.csv", csv__ignore_parse_errors="yes"), "invalid value 'yes' for option 'csv.ignore-parse-errors' | it must be true or false"),

@@ -264,6 +264,7 @@ def test_files_without_a_known_suffix_have_the_format_of_their_first_bytes(
 
 
 CSV = "save the sheet as CSV (UTF-8) and read that file"
+PARQUET = "convert it to Parquet or CSV and read that file"
 
 
 @pytest.mark.parametrize(
@@ -285,6 +286,10 @@ CSV = "save the sheet as CSV (UTF-8) and read that file"
             "is a SQLite database",
             "export the table as CSV and read that file",
         ),
+        ("a.arrow", b"ARROW1\0\0", "is an Arrow or Feather file", PARQUET),
+        ("a.feather", b"ARROW1\0\0", "is an Arrow or Feather file", PARQUET),
+        ("old.feather", b"FEA1\0\0", "is a Feather file", PARQUET),
+        ("a.arrows", b"\xff\xff\xff\xffx\0\0\0", "is an Arrow stream", PARQUET),
         (
             "a.bin",
             b"\1\0\2\0",
