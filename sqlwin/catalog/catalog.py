@@ -70,6 +70,7 @@ from sqlwin.catalog.materialized import (
 )
 from sqlwin.catalog.options import ChangedTables, options_refused
 from sqlwin.catalog.spark.analyzer import SparkAnalyzer, has_usual_settings
+from sqlwin.catalog.spark.names import table_names
 from sqlwin.catalog.spark.tables import SPARK_TABLE, SparkTables, full_name
 from sqlwin.catalog.spark.views import SparkViews, StatementViews, view_name
 from sqlwin.catalog.streams import StreamReading
@@ -224,8 +225,8 @@ class SessionCatalog:
         if not is_started(self._spark):
             return own_names  # a new Spark has no tables
         try:
-            table_names = [table.name for table in self._spark.catalog.listTables()]
-            spark_names = [name for name in table_names if not self.is_changed_table(name)]
+            listed = table_names(self._spark)
+            spark_names = [name for name in listed if not self.is_changed_table(name)]
         except spark_error():
             spark_names = []  # no suggestions from a catalog that cannot be listed
         return own_names + [name for name in spark_names if name not in own_names]
@@ -235,7 +236,6 @@ class SessionCatalog:
         if not is_started(self._spark):
             return False
         spark = self._spark.catalog
-        # Look up a single name, because listing all takes a Spark job.
         is_view = (
             spark.tableExists(quote_name(name)) and spark.getTable(quote_name(name)).isTemporary
         )

@@ -29,6 +29,7 @@ from sqlwin.catalog.entries import (
     entry_name,
 )
 from sqlwin.catalog.materialized import create_statement
+from sqlwin.catalog.spark.names import function_names, table_names, view_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,13 +51,12 @@ def show_tables(
     )
     is_views = kind == "VIEWS"
     lower_names = {name.lower() for name in views + tables}
+    # a Spark that has not started has no tables
+    listed = () if not is_started(spark) else (view_names if is_views else table_names)(spark)
     others = [
-        t.name
-        # a Spark that has not started has no tables
-        for t in (spark.catalog.listTables() if is_started(spark) else ())
-        if t.name.lower() not in lower_names
-        and not catalog.is_changed_table(t.name)
-        and (not is_views or t.tableType in ("VIEW", "TEMPORARY"))
+        name
+        for name in listed
+        if name.lower() not in lower_names and not catalog.is_changed_table(name)
     ]
     names = views if is_views else views + tables
     title = "view name" if is_views else "table name"
@@ -71,7 +71,7 @@ def show_functions(spark: SparkSession, like: str | None) -> pa.Table:
     from sqlwin.catalog.spark.functions import NAMES, VERSION
 
     is_known = not is_started(spark) and version("pyspark").startswith(f"{VERSION}.")
-    built_in = NAMES if is_known else {function.name for function in spark.catalog.listFunctions()}
+    built_in = NAMES if is_known else frozenset(function_names(spark))
     names = built_in | {"tumble", "hop", "cumulate", "session"}
     return _one_column("function name", sorted(names), like)
 

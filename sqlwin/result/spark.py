@@ -17,10 +17,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
+    BooleanType,
+    ByteType,
     CalendarIntervalType,
     DataType,
+    IntegerType,
+    LongType,
     MapType,
     NullType,
+    ShortType,
     StringType,
     StructField,
     StructType,
@@ -45,6 +50,8 @@ from sqlwin.result.rows import RunRecord, compute
 
 # Types that Spark does not convert to Arrow, so they are shown as text
 _NO_ARROW = (CalendarIntervalType, NullType, VariantType, YearMonthIntervalType)
+# Types whose Python values are those of Arrow
+_PLAIN = (StringType, BooleanType, ByteType, ShortType, IntegerType, LongType)
 # Results of at most this many rows are fetched by Spark directly, which saves a Python stage
 _AT_ONCE = 100_000
 
@@ -85,6 +92,10 @@ class SparkRows:
         if limit is None and self.arrow is not None:
             yield from self._fetch(replace(BatchRows.of(self.frame), arrow=self.arrow))
             return
+        if limit is None and (present := present_rows(self.frame)) is not None:
+            for batch in present.to_batches():
+                yield cast_to_schema(batch, self.schema)
+            return
         frame = arrow_ready(self.frame)
         if limit is not None:
             frame = frame.limit(limit)
@@ -107,6 +118,24 @@ class SparkRows:
     def dataframe(self) -> DataFrame:
         """Return the rows as a Spark DataFrame that has not been computed."""
         return self.frame
+
+
+def present_rows(frame: DataFrame) -> pa.Table | None:
+    """Return rows that Spark has already, such as those of SHOW. None if a job computes them.
+
+    As Arrow they would be computed by a job, which waits for the jobs of other statements.
+    """
+    types = [field.dataType for field in frame.schema]
+    if not all(isinstance(type_, _PLAIN) for type_ in types) or is_remote(frame.sparkSession):
+        return None
+    if not frame.isLocal():
+        return None
+    rows = frame.collect()
+    fields = to_arrow_schema(frame.schema)
+    arrays = [
+        pa.array([row[place] for row in rows], field.type) for place, field in enumerate(fields)
+    ]
+    return pa.Table.from_arrays(arrays, schema=fields)
 
 
 def arrow_ready(frame: DataFrame) -> DataFrame:

@@ -21,6 +21,7 @@ from runtime.spark.messages import unknown_column_error, unknown_table_error
 from runtime.spark.on_demand import is_started
 from runtime.spark.settings import SparkSettings, settings_of
 from sqlwin.catalog.entries import columns_of, normalise_name
+from sqlwin.catalog.spark.names import catalog_names, database_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -203,7 +204,7 @@ class SparkAnalyzer:
                 names = list(self._names())
                 unknown = ".".join(normalise_name(tuple(unknown.split("."))))
             case ErrorKind.UNKNOWN_DATABASE:
-                names = [database.name for database in self._spark.catalog.listDatabases()]
+                names = database_names(self._spark)
             case ErrorKind.UNKNOWN_CATALOG:
                 names = self._catalogs()
                 error.hint = f"catalogs: {', '.join(f'`{name}`' for name in names)}; {error.hint}"
@@ -215,7 +216,7 @@ class SparkAnalyzer:
 
     def _catalogs(self) -> list[str]:
         """Return the configured catalogs, including those that Spark has not used yet."""
-        used = {catalog.name for catalog in self._spark.catalog.listCatalogs()}
+        used = set(catalog_names(self._spark))
         prefix = "spark.sql.catalog."
         keys = [key.removeprefix(prefix) for key in self._spark.conf.getAll if prefix in key]
         return sorted(used | {key for key in keys if "." not in key})

@@ -63,7 +63,7 @@ class SparkStatements:
             raise _stream_error(text)
         if rows.columns == _DESCRIBED:
             with errors, plans.jobs_run():
-                return TableResult(text, _with_shown_types(rows.toArrow()))
+                return TableResult(text, _with_shown_types(_table(rows)))
         return RowsResult(text, rows_of_spark(plans, rows), errors, plans.run)
 
     def explain(self, explain: nodes.Explain, inner: nodes.SparkStatement) -> Result:
@@ -79,6 +79,13 @@ class SparkStatements:
             with self._plans.errors_of(explain.text):
                 raise _planning_error(self._plans.spark, inner, plan.partition("\n")[2])
         return result
+
+
+def _table(rows: DataFrame) -> pa.Table:
+    from sqlwin.result.spark import present_rows
+
+    present = present_rows(rows)
+    return rows.toArrow() if present is None else present
 
 
 def _with_shown_types(described: pa.Table) -> pa.Table:
