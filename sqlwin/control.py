@@ -159,13 +159,43 @@ class SessionControl:
         spec = self.table_spec(table)
         return None if spec is None else spec.columns
 
-    def schema_of(self, name: tuple[str, ...]) -> Sequence[Column]:
+    def schema_of(self, name: tuple[str, ...], *, waits: bool) -> Sequence[Column] | None:
         """Return the columns of a table or view, with Spark's types.
+
+        Args:
+            name: Its name.
+            waits: Whether to wait while another thread plans a statement. Otherwise None is
+                returned meanwhile.
 
         Raises:
             SqlwinError: It does not exist, or cannot be read.
         """
-        return self._session._runner.columns_of(name)
+        runner = self._session._runner
+        with runner.lock.hold(waits=waits) as is_held:
+            if not is_held:
+                return None
+            runner.plans.start_statement()
+            return runner.columns_of(name)
+
+    def names_of_tables(self) -> list[str]:
+        """Return the tables and views of SHOW TABLES, also while another thread plans."""
+        from sqlwin.catalog.listings import names_of_tables
+
+        runner = self._session._runner
+        with runner.lock.hold(waits=False) as is_held:
+            if is_held:
+                runner.plans.open_directory()
+        return names_of_tables(runner.catalog, self._session._spark, "TABLES")
+
+    def names_of_functions(self) -> list[str]:
+        """Return the functions of SHOW FUNCTIONS, also while another thread plans."""
+        from sqlwin.catalog.listings import names_of_functions
+
+        return names_of_functions(self._session._spark)
+
+    def entry_of(self, table: str) -> object:
+        """Return the definition of a table or view, None for Spark's. A new one is unequal."""
+        return self._session._runner.catalog.entries.get(tuple(table.split(".")))
 
     def table_spec(self, table: str) -> TableSpec | None:
         """Return the definition of a table of CREATE TABLE, None for others."""

@@ -38,9 +38,16 @@ if TYPE_CHECKING:
 def show_tables(
     catalog: SessionCatalog, spark: SparkSession, like: str | None, kind: str
 ) -> pa.Table:
+    """Return the names of TABLES (including views) or VIEWS as a table."""
+    title = "view name" if kind == "VIEWS" else "table name"
+    return _one_column(title, names_of_tables(catalog, spark, kind), like)
+
+
+def names_of_tables(catalog: SessionCatalog, spark: SparkSession, kind: str) -> list[str]:
     """Return the names of TABLES (including views) or VIEWS.
 
-    Names in Spark's current database come last.
+    Names in Spark's current database come last. Needs neither a Spark job nor the lock under which
+    statements are planned.
     """
     views, tables = (
         [".".join(entry_name(entry)) for entry in entries]
@@ -59,11 +66,15 @@ def show_tables(
         if name.lower() not in lower_names and not catalog.is_changed_table(name)
     ]
     names = views if is_views else views + tables
-    title = "view name" if is_views else "table name"
-    return _one_column(title, sorted(names) + sorted(others), like)
+    return sorted(names) + sorted(others)
 
 
 def show_functions(spark: SparkSession, like: str | None) -> pa.Table:
+    """Return the names of the window functions and of all Spark functions as a table."""
+    return _one_column("function name", names_of_functions(spark), like)
+
+
+def names_of_functions(spark: SparkSession) -> list[str]:
     """Return the names of the window functions and of all Spark functions.
 
     Before Spark starts, the built-in functions are the only ones.
@@ -72,8 +83,7 @@ def show_functions(spark: SparkSession, like: str | None) -> pa.Table:
 
     is_known = not is_started(spark) and version("pyspark").startswith(f"{VERSION}.")
     built_in = NAMES if is_known else frozenset(function_names(spark))
-    names = built_in | {"tumble", "hop", "cumulate", "session"}
-    return _one_column("function name", sorted(names), like)
+    return sorted(built_in | {"tumble", "hop", "cumulate", "session"})
 
 
 def describe_table(catalog: SessionCatalog, name: Name, columns: Schema) -> pa.Table:

@@ -6,7 +6,6 @@ import asyncio
 import re
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
@@ -24,9 +23,10 @@ from sqlwin.dbapi.rows import FetchedRows, columns_of, count_of, is_unbounded, r
 from sqlwin.result import Result
 from sqlwin.server.catalog.database import CatalogDatabase
 from sqlwin.server.catalog.errors import CatalogQueryError
+from sqlwin.server.catalog.parts import Part
 from sqlwin.server.catalog.statement import SETTINGS, answer_catalogs, answer_settings
-from sqlwin.server.catalog.tables import ClientFacts, ServedObjects
-from sqlwin.server.objects import served_objects
+from sqlwin.server.catalog.tables import ClientFacts
+from sqlwin.server.objects import SessionObjects
 from sqlwin.server.parameters import parameter_values
 from sqlwin.server.reading.guard import ReadingGuard
 from sqlwin.server.translation import (
@@ -86,8 +86,6 @@ _EMPTY = re.compile(r"(\s|;|--[^\n]*(\n|$)|/\*.*?\*/)*", re.DOTALL)
 UNDEFINED_PARAMETER = "42P02"
 NOT_IN_STATE = "55000"
 _numbers = count(1)
-# Seconds for which clients see the same tables in catalogs, unless a client changes them
-_SECONDS_OF_OBJECTS = 1.0
 
 
 class ServedSession:
@@ -101,6 +99,7 @@ class ServedSession:
 
     Attributes:
         guard: Judge of the clients' statements. None: they may do everything.
+        objects: Tables, views and functions for catalogs.
 
     Raises:
         SqlwinError: A readable path is invalid.
@@ -121,22 +120,7 @@ class ServedSession:
         if not can_write:
             self.control.forbid_substitution()
             self.guard = ReadingGuard(self.control, readable)
-
-        self._objects: tuple[float, ServedObjects] | None = None
-
-    def objects(self) -> ServedObjects:
-        """Return the tables, views and functions, as they were at most a second ago.
-
-        Clients ask for catalogs with many queries at once.
-        """
-        cached = self._objects
-        if cached is None or time.monotonic() - cached[0] > _SECONDS_OF_OBJECTS:
-            cached = self._objects = time.monotonic(), served_objects(self.session, self.control)
-        return cached[1]
-
-    def forget_objects(self) -> None:
-        """Read the tables again when a client asks for them. Called after a change."""
-        self._objects = None
+        self.objects = SessionObjects(self.control)
 
 
 class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
@@ -175,14 +159,18 @@ class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
         await self.run(statement.read)
         return statement
 
-    def ask_catalogs(self, ask: Callable[[CatalogDatabase], T]) -> T:
+    def ask_catalogs(self, parts: frozenset[Part], ask: Callable[[CatalogDatabase], T]) -> T:
         """Ask PostgreSQL's catalogs of the session. Called in the client's thread.
+
+        Args:
+            parts: Parts of the session's objects that the question needs.
+            ask: Asks the catalogs.
 
         Raises:
             PgError: The catalogs cannot answer.
         """
-        objects, catalogs = self.served.objects(), self._catalogs
-        if catalogs is None or catalogs.objects != objects:
+        objects, catalogs = self.served.objects.of(parts), self._catalogs
+        if catalogs is None or not catalogs.objects.includes(objects):
             self._close_catalogs()
             connection = self._connection
             facts = ClientFacts(
@@ -353,7 +341,7 @@ class ClientStatement(pg_mimic.Statement):  # type: ignore[misc]
         """
         served = self._client.served
         if not self._has_rows:
-            served.forget_objects()
+            served.objects.forget()
         (result,) = served.control.run_script(
             self._script, None, values, ignores_unused=False, guard=served.guard
         )

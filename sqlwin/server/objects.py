@@ -3,41 +3,109 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from runtime.errors import SqlwinError
 from runtime.spec.table import Column
 from sqlwin.control import SessionControl
-from sqlwin.dbapi.rows import rows_of
+from sqlwin.server.catalog.parts import Part
 from sqlwin.server.catalog.tables import ServedColumn, ServedObjects, ServedTable
 from sqlwin.server.translation import oid_of
-from sqlwin.session import Session
+
+T = TypeVar("T")
 
 _FUNCTION = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
+# Seconds for which clients see the same objects in catalogs, unless a client changes them
+_SECONDS = 1.0
 
 
-def served_objects(session: Session, control: SessionControl) -> ServedObjects:
-    """Return the tables, views and functions of a session."""
-    tables = [_table(session, control, str(row[0])) for row in _rows(session, "SHOW TABLES")]
-    functions = [str(row[0]) for row in _rows(session, "SHOW FUNCTIONS")]
-    names = sorted({name.lower() for name in functions if _FUNCTION.fullmatch(name)})
-    return ServedObjects(tuple(tables), tuple(names))
+class SessionObjects:
+    """Tables, views and functions of a session, as they were at most a second ago.
 
+    Clients ask for catalogs with many queries at once. The answers need no Spark job, and do not
+    wait while another client's statement is planned, which may take a job: meanwhile a table has
+    the columns that it had last.
+    """
 
-def _table(session: Session, control: SessionControl, name: str) -> ServedTable:
-    spec = control.table_spec(name)
-    view = control.view_query(name)
-    if spec is not None and spec.columns and all(column.type for column in spec.columns):
-        # the schema may start Spark
-        columns = [
-            _column(column.name, str(column.type), column.nullable, column.comment or "")
-            for column in spec.columns
-        ]
-    else:
-        columns = [_column(c.name, c.type, c.nullable) for c in _schema(control, name)]
-    key = () if spec is None else spec.primary_key
-    return ServedTable(name, tuple(columns), view, key)
+    def __init__(self, control: SessionControl) -> None:
+        self._control = control
+        # the time of each part, and the part
+        self._recent: dict[Part, tuple[float, Any]] = {}
+        # by table: its definition, and its columns
+        self._last_columns: dict[str, tuple[object, tuple[ServedColumn, ...]]] = {}
+
+    def of(self, parts: frozenset[Part]) -> ServedObjects:
+        """Return some parts of the objects."""
+        if Part.FUNCTIONS in parts:
+            functions = self._read(Part.FUNCTIONS, self._functions)
+        else:
+            functions = None
+        if Part.TABLES not in parts:
+            return ServedObjects(functions=functions)
+        tables = self._read(Part.TABLES, self._tables)
+        if Part.COLUMNS not in parts:
+            return ServedObjects(tables, None, functions)
+        tables, columns = self._read(Part.COLUMNS, lambda: self._columns(tables))
+        return ServedObjects(tables, columns, functions)
+
+    def forget(self) -> None:
+        """Read the objects again when a client asks for them. Called after a change."""
+        self._recent.clear()
+
+    def _read(self, part: Part, read: Callable[[], T]) -> T:
+        recent = self._recent.get(part)
+        if recent is not None and time.monotonic() - recent[0] <= _SECONDS:
+            value: T = recent[1]
+            return value
+        value = read()
+        self._recent[part] = time.monotonic(), value
+        return value
+
+    def _functions(self) -> tuple[str, ...]:
+        names = self._control.names_of_functions()
+        return tuple(sorted({name.lower() for name in names if _FUNCTION.fullmatch(name)}))
+
+    def _tables(self) -> tuple[ServedTable, ...]:
+        tables = []
+        for name in self._control.names_of_tables():
+            spec = self._control.table_spec(name)
+            key = () if spec is None else spec.primary_key
+            tables.append(ServedTable(name, self._control.view_query(name), key))
+        return tuple(tables)
+
+    def _columns(
+        self, tables: tuple[ServedTable, ...]
+    ) -> tuple[tuple[ServedTable, ...], tuple[tuple[ServedColumn, ...], ...]]:
+        """Return tables and the columns of each one."""
+        return tables, tuple(self._columns_of(table.name) for table in tables)
+
+    def _columns_of(self, name: str) -> tuple[ServedColumn, ...]:
+        spec = self._control.table_spec(name)
+        if spec is not None and spec.columns and all(column.type for column in spec.columns):
+            # detecting the columns may start Spark
+            return tuple(
+                _column(column.name, str(column.type), column.nullable, column.comment or "")
+                for column in spec.columns
+            )
+        entry = self._control.entry_of(name)
+        last = self._last_columns.get(name)
+        is_known = last is not None and last[0] is entry
+        schema = self._schema(name, waits=not is_known)
+        if schema is None:
+            assert last is not None, "it waits for columns that are not known"
+            return last[1]
+        columns = tuple(_column(c.name, c.type, c.nullable) for c in schema)
+        self._last_columns[name] = entry, columns
+        return columns
+
+    def _schema(self, name: str, *, waits: bool) -> Sequence[Column] | None:
+        """Return the columns of a table or view, () if it cannot be read. See `schema_of`."""
+        try:
+            return self._control.schema_of(tuple(name.split(".")), waits=waits)
+        except SqlwinError:
+            return ()
 
 
 def _column(name: str, sql_type: str, is_nullable: bool, comment: str = "") -> ServedColumn:
@@ -46,21 +114,3 @@ def _column(name: str, sql_type: str, is_nullable: bool, comment: str = "") -> S
     if decimal is not None:
         modifier = (int(decimal[1]) << 16) + int(decimal[2]) + 4
     return ServedColumn(name, oid_of(sql_type), modifier, is_nullable, comment)
-
-
-def _schema(control: SessionControl, name: str) -> Sequence[Column]:
-    """Return the columns of a table or view, none if it cannot be read."""
-    try:
-        return control.schema_of(tuple(name.split(".")))
-    except SqlwinError:
-        return ()
-
-
-def _rows(session: Session, statement: str) -> list[tuple[object, ...]]:
-    """Return the rows of SHOW, none if it fails."""
-    try:
-        (result,) = session.execute(statement)
-    except SqlwinError:
-        return []
-    rows = rows_of(result)
-    return [] if rows is None else rows.take(sys.maxsize)

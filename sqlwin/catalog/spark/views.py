@@ -67,6 +67,21 @@ class SparkViews:
                 self._lock.acquire()
             self._held.depth = depth
 
+    @contextmanager
+    def hold(self, *, waits: bool) -> Iterator[bool]:
+        """Hold the lock within the block, and yield whether it is held.
+
+        Without waiting it is not held if another thread holds it.
+        """
+        if not self._lock.acquire(blocking=waits):
+            yield False
+            return
+        try:
+            with self:
+                yield True
+        finally:
+            self._lock.release()
+
     @property
     def is_held(self) -> bool:
         """Return whether this thread holds the lock."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from sqlwin.server.catalog.columns import OutputColumn
 from sqlwin.server.catalog.errors import CatalogQueryError
 from sqlwin.server.catalog.functions import namespace_name, register
+from sqlwin.server.catalog.parts import Part
 from sqlwin.server.catalog.relations import (
     FLOATS,
     INTEGERS,
@@ -22,6 +23,7 @@ from sqlwin.server.catalog.tables import (
     ClientFacts,
     ServedObjects,
     catalog_rows,
+    changing_rows,
     insert_statements,
     sqlite_name,
 )
@@ -38,6 +40,7 @@ class CatalogDatabase:
 
     def __init__(self, objects: ServedObjects, client: ClientFacts) -> None:
         self.objects = objects
+        self._client = client
         self._sqlite = sqlite3.connect(":memory:")
         for (schema, name), relation in catalog_relations().items():
             columns = ", ".join(
@@ -63,6 +66,8 @@ class CatalogDatabase:
             for number, value in enumerate(values, 1)
         }
         self._names.error = None
+        if Part.CLIENT in query.parts:
+            self._show_client()
         try:
             rows = self._sqlite.execute(query.sql, parameters).fetchall()
         except (sqlite3.Error, OverflowError) as error:
@@ -76,6 +81,14 @@ class CatalogDatabase:
             tuple(self._value(value, kind) for value, kind in zip(row, kinds, strict=True))
             for row in rows
         ]
+
+    def _show_client(self) -> None:
+        """Replace the rows of the catalogs that the client changes."""
+        rows = changing_rows(self._client)
+        for schema, name in rows:
+            self._sqlite.execute(f"DELETE FROM {sqlite_name(schema, name)}")
+        for statement, changed in insert_statements(rows):
+            self._sqlite.executemany(statement, changed)
 
     def close(self) -> None:
         """Free the tables."""

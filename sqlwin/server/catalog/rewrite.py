@@ -21,6 +21,7 @@ from sqlwin.server.catalog.columns import (
     type_of,
 )
 from sqlwin.server.catalog.errors import CatalogQueryError
+from sqlwin.server.catalog.parts import Part, parts_of
 from sqlwin.server.catalog.relations import (
     FLOATS,
     INFORMATION_SCHEMA,
@@ -93,11 +94,13 @@ class CatalogQuery:
         sql: Its text, with the parameters `:p1`, `:p2`.
         columns: Its columns, with PostgreSQL's types.
         parameter_types: PostgreSQL's types of the parameters.
+        parts: Parts of the session's objects that it needs.
     """
 
     sql: str
     columns: tuple[OutputColumn, ...]
     parameter_types: tuple[str, ...]
+    parts: frozenset[Part]
 
 
 def rewrite_query(query: exp.Expr) -> CatalogQuery:
@@ -119,7 +122,8 @@ def rewrite_query(query: exp.Expr) -> CatalogQuery:
         node.meta["type"] = type_of(node.this)
     root = exp.Paren(this=query)
     _rewrite(query)
-    return CatalogQuery(root.this.sql("sqlite"), columns, parameters)
+    parts = parts_of(root.this, [column.type for column in columns])
+    return CatalogQuery(root.this.sql("sqlite"), columns, parameters, parts)
 
 
 def is_catalog_query(statement: exp.Expr | None) -> bool:

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from sqlwin.server.catalog.database import CatalogDatabase, type_oid
 from sqlwin.server.catalog.errors import CatalogQueryError
+from sqlwin.server.catalog.parts import Part
 from sqlwin.server.catalog.relations import types
 from sqlwin.server.catalog.rewrite import is_catalog_query, rewrite_query
 from sqlwin.server.parameters import parameter_values
@@ -155,21 +156,27 @@ class CatalogStatement(pg_mimic.Statement):  # type: ignore[misc]
             PgError: A value is invalid for its type, or values are missing.
         """
         values = parameter_values(params, self.param_oids)
-        return CatalogPortal(self._client, lambda database: database.run(self._query, values))
+        query = self._query
+        return CatalogPortal(self._client, query.parts, lambda asked: asked.run(query, values))
 
 
 class CatalogPortal(pg_mimic.Portal):  # type: ignore[misc]
     """A query of the catalogs whose rows are fetched."""
 
-    def __init__(self, client: Any, run: Callable[[CatalogDatabase], list[Any]]) -> None:
+    def __init__(
+        self, client: Any, parts: frozenset[Part], run: Callable[[CatalogDatabase], list[Any]]
+    ) -> None:
         self._client = client
+        self._parts = parts
         self._run = run
         self._rows: list[Any] | None = None
 
     async def execute(self, max_rows: int) -> tuple[list[Any], bool]:
         """Return the next rows, and whether more follow."""
         if self._rows is None:
-            self._rows = await self._client.run(lambda: self._client.ask_catalogs(self._run))
+            self._rows = await self._client.run(
+                lambda: self._client.ask_catalogs(self._parts, self._run)
+            )
         n_rows = max_rows if max_rows > 0 else len(self._rows)
         rows, self._rows = self._rows[:n_rows], self._rows[n_rows:]
         return rows, bool(self._rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlwin.server.catalog.relations import (
@@ -24,7 +24,7 @@ Row = dict[str, object]
 Rows = dict[tuple[str, str], list[Row]]
 
 DATABASE_OID = 1
-FIRST_OID = 16384
+FIRST_OID, FIRST_OID_OF_FUNCTIONS = 1 << 14, 1 << 24
 _ANY = 2276
 # Kinds of `pg_class.relkind` with names of information_schema
 _TABLE_TYPES = {"r": "BASE TABLE", "v": "VIEW"}
@@ -55,28 +55,37 @@ class ServedTable:
 
     Attributes:
         name: Its name.
-        columns: Its columns.
         definition: Query of a view. None for a table.
         primary_key: Columns of the primary key.
     """
 
     name: str
-    columns: tuple[ServedColumn, ...]
     definition: str | None = None
     primary_key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class ServedObjects:
-    """Tables and functions of a session.
+    """Tables and functions of a session. A part is None if no query has asked for it.
 
     Attributes:
         tables: Tables and views.
+        columns: The columns of each table, in the order of `tables`.
         functions: Names of functions.
     """
 
-    tables: tuple[ServedTable, ...] = ()
-    functions: tuple[str, ...] = ()
+    tables: tuple[ServedTable, ...] | None = None
+    columns: tuple[tuple[ServedColumn, ...], ...] | None = None
+    functions: tuple[str, ...] | None = None
+
+    def includes(self, asked: ServedObjects) -> bool:
+        """Return whether all parts of other objects are the same here."""
+        pairs = (
+            (asked.tables, self.tables),
+            (asked.columns, self.columns),
+            (asked.functions, self.functions),
+        )
+        return all(part is None or part == mine for part, mine in pairs)
 
 
 @dataclass(frozen=True)
@@ -89,6 +98,7 @@ class ClientFacts:
         number: Number of its connection.
         version: Version of the server.
         settings: Names and values of PostgreSQL's settings.
+        cursors: Names and queries of the open cursors, and whether they outlive their transaction.
     """
 
     user: str = "sqlwin"
@@ -96,6 +106,7 @@ class ClientFacts:
     number: int = 0
     version: str = ""
     settings: dict[str, str] = field(default_factory=dict)
+    cursors: Callable[[], Sequence[tuple[str, str, bool]]] = tuple
 
 
 def catalog_rows(objects: ServedObjects, client: ClientFacts) -> Rows:
@@ -103,10 +114,11 @@ def catalog_rows(objects: ServedObjects, client: ClientFacts) -> Rows:
     rows: Rows = defaultdict(list)
     _add_system(rows)
     _add_client(rows, client)
-    for oid, table in enumerate(objects.tables, FIRST_OID):
-        _add_table(rows, table, oid, FIRST_OID + len(objects.tables) + oid, client)
-    first = FIRST_OID + 3 * len(objects.tables) + FIRST_OID
-    for oid, name in enumerate(objects.functions, first):
+    tables = objects.tables or ()
+    every_columns = objects.columns or [()] * len(tables)
+    for oid, (table, columns) in enumerate(zip(tables, every_columns, strict=True), FIRST_OID):
+        _add_table(rows, table, columns, oid, FIRST_OID + len(tables) + oid, client)
+    for oid, name in enumerate(objects.functions or (), FIRST_OID_OF_FUNCTIONS):
         rows[PG_CATALOG, "pg_proc"].append(
             {
                 "oid": oid, "proname": name, "pronamespace": NAMESPACES[PUBLIC], "proowner": OWNER,
@@ -191,12 +203,6 @@ def _add_client(rows: Rows, client: ClientFacts) -> None:
             {f"{prefix}name": client.user, f"{prefix}sysid": OWNER, f"{prefix}createdb": 0,
              f"{prefix}super": 0, f"{prefix}repl": 0, f"{prefix}bypassrls": 0}
         )  # fmt: skip
-    for name, value in sorted(client.settings.items()):
-        rows[PG_CATALOG, "pg_settings"].append(
-            {"name": name, "setting": value, "category": "Preset Options", "context": "internal",
-             "vartype": "string", "source": "default", "boot_val": value, "reset_val": value,
-             "pending_restart": 0}
-        )  # fmt: skip
     rows[PG_CATALOG, "pg_stat_activity"].append(
         {"datid": DATABASE_OID, "datname": client.database, "pid": client.number,
          "usesysid": OWNER, "usename": client.user, "state": "active",
@@ -210,14 +216,34 @@ def _add_client(rows: Rows, client: ClientFacts) -> None:
         rows[INFORMATION_SCHEMA, view].append({"role_name": client.user})
 
 
+def changing_rows(client: ClientFacts) -> Rows:
+    """Return the rows of the catalogs that a client changes by itself."""
+    settings: list[Row] = [
+        {"name": name, "setting": value, "category": "Preset Options", "context": "internal",
+         "vartype": "string", "source": "default", "boot_val": value, "reset_val": value,
+         "pending_restart": 0}
+        for name, value in sorted(client.settings.items())
+    ]  # fmt: skip
+    cursors: list[Row] = [
+        {"name": name, "statement": statement, "is_holdable": int(is_held), "is_binary": 0,
+         "is_scrollable": 0}
+        for name, statement, is_held in client.cursors()
+    ]  # fmt: skip
+    return {(PG_CATALOG, "pg_settings"): settings, (PG_CATALOG, "pg_cursors"): cursors}
+
+
 def _add_table(
-    rows: Rows, table: ServedTable, oid: int, index_oid: int, client: ClientFacts
+    rows: Rows,
+    table: ServedTable,
+    columns: Sequence[ServedColumn],
+    oid: int,
+    index_oid: int,
+    client: ClientFacts,
 ) -> None:
     """Add a table or view with its columns and its primary key."""
     kind = "r" if table.definition is None else "v"
-    _add_class(
-        rows, table.name, oid, PUBLIC, kind, len(table.columns), has_index=bool(table.primary_key)
-    )
+    has_key = bool(table.primary_key)
+    _add_class(rows, table.name, oid, PUBLIC, kind, len(columns), has_index=has_key)
     of_table: Row = {
         "table_catalog": client.database,
         "table_schema": PUBLIC,
@@ -252,7 +278,7 @@ def _add_table(
                "is_insertable_into": "NO", "is_trigger_updatable": "NO",
                "is_trigger_deletable": "NO", "is_trigger_insertable_into": "NO"}
         )  # fmt: skip
-    for number, column in enumerate(table.columns, 1):
+    for number, column in enumerate(columns, 1):
         if column.name in table.primary_key:
             column = replace(column, is_nullable=False)
         _add_attribute(rows, oid, number, column)
@@ -262,17 +288,19 @@ def _add_table(
             )
         rows[INFORMATION_SCHEMA, "columns"].append(of_table | _column_row(number, column))
     if table.primary_key:
-        _add_key(rows, table, oid, index_oid, of_table)
+        _add_key(rows, table, index_oid, of_table)
+        if columns:
+            _add_columns_of_key(rows, table, columns, oid, index_oid)
 
 
-def _add_key(rows: Rows, table: ServedTable, oid: int, index_oid: int, of_table: Row) -> None:
-    """Add the primary key of a table, with an index as PostgreSQL has it."""
-    name = f"{table.name}_pkey"
-    names = [column.name for column in table.columns]
+def _add_columns_of_key(
+    rows: Rows, table: ServedTable, columns: Sequence[ServedColumn], oid: int, index_oid: int
+) -> None:
+    """Add the rows of a primary key that number its columns."""
+    names = [column.name for column in columns]
     numbers = [names.index(column) + 1 for column in table.primary_key]
-    _add_class(rows, name, index_oid, PUBLIC, "i", len(numbers), method=403)
     for number, column in enumerate(numbers, 1):
-        _add_attribute(rows, index_oid, number, table.columns[column - 1])
+        _add_attribute(rows, index_oid, number, columns[column - 1])
     rows[PG_CATALOG, "pg_index"].append(
         {"indexrelid": index_oid, "indrelid": oid, "indnatts": len(numbers),
          "indnkeyatts": len(numbers), "indisunique": 1, "indnullsnotdistinct": 0,
@@ -282,12 +310,23 @@ def _add_key(rows: Rows, table: ServedTable, oid: int, index_oid: int, of_table:
          "indclass": [0] * len(numbers), "indoption": [0] * len(numbers)}
     )  # fmt: skip
     rows[PG_CATALOG, "pg_constraint"].append(
-        {"oid": index_oid, "conname": name, "connamespace": NAMESPACES[PUBLIC], "contype": "p",
+        {"oid": index_oid, "conname": _name_of_key(table),
+         "connamespace": NAMESPACES[PUBLIC], "contype": "p",
          "condeferrable": 0, "condeferred": 0, "convalidated": 1, "conrelid": oid,
          "contypid": 0, "conindid": index_oid, "conparentid": 0, "confrelid": 0,
          "confupdtype": " ", "confdeltype": " ", "confmatchtype": " ", "conislocal": 1,
          "coninhcount": 0, "connoinherit": 1, "conkey": numbers}
     )  # fmt: skip
+
+
+def _name_of_key(table: ServedTable) -> str:
+    return f"{table.name}_pkey"
+
+
+def _add_key(rows: Rows, table: ServedTable, index_oid: int, of_table: Row) -> None:
+    """Add the primary key of a table, with an index as PostgreSQL has it."""
+    name = _name_of_key(table)
+    _add_class(rows, name, index_oid, PUBLIC, "i", len(table.primary_key), method=403)
     of_key: Row = {
         "constraint_catalog": of_table["table_catalog"], "constraint_schema": PUBLIC,
         "constraint_name": name,
@@ -391,6 +430,8 @@ def stored(value: object) -> object:
 def insert_statements(rows: Rows) -> Iterator[tuple[str, Sequence[tuple[object, ...]]]]:
     """Yield SQLite's INSERT statements with their rows."""
     for (schema, name), of_relation in rows.items():
+        if not of_relation:
+            continue
         columns = list(catalog_relations()[schema, name].columns)
         present = [column for column in columns if any(column in row for row in of_relation)]
         names = ", ".join(f'"{column}"' for column in present)
