@@ -41,6 +41,8 @@ _CONTAINER_MEMORY = (
 # A socket path may have 103 bytes on macOS and 107 on Linux; Spark's file name takes 43
 _LONGEST_SOCKETS = 60
 _WAREHOUSE = "warehouse"
+# Twice the tasks of one shuffle
+_SLOTS_PER_CORE = 4
 _SIZE = re.compile(r"(\d+)(?:([kmgt])i?b?)?")
 _KIB_OF_UNIT = {"k": 1, "m": 1 << 10, "g": 1 << 20, "t": 1 << 30}
 
@@ -65,6 +67,8 @@ def chosen_settings(master: str) -> dict[str, str]:
         # for Spark's own displays: UI, logs, SET, and DESCRIBE of its own tables
         "spark.redaction.regex": SPARK_REGEX,
         "spark.sql.adaptive.enabled": "true",
+        # jobs in pools of their own share the slots; without a pool they run in order
+        "spark.scheduler.mode": "FAIR",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         **OF_EACH_SESSION,
         ARROW_BYTES: SMALL_ARROW_BYTES,
@@ -74,7 +78,7 @@ def chosen_settings(master: str) -> dict[str, str]:
     match = _LOCAL_MASTER.fullmatch(master)
     if match is None:
         return settings
-    cores = _cores() if match.group(1) == "*" else int(match.group(1) or 1)
+    cores = cores_of_machine() if match.group(1) == "*" else int(match.group(1) or 1)
     # An embedded session's catalog ends with the process, and so do tables that only it knows. The
     # user's directory therefore gets no metastore_db and no spark-warehouse.
     return {
@@ -164,7 +168,23 @@ def machine_memory() -> int:
     return memory
 
 
-def _cores() -> int:
+def shared_slots() -> dict[str, str]:
+    """Return the settings of a Spark on this machine that several users share.
+
+    A task that runs cannot be paused, so the tasks of one query would take all slots of a Spark
+    with one slot per core. With more, the tasks of other queries start at once, and the operating
+    system shares the cores.
+    """
+    cores = cores_of_machine()
+    return {
+        "spark.master": f"local[{_SLOTS_PER_CORE * cores}]",
+        "spark.default.parallelism": str(cores),
+        "spark.sql.shuffle.partitions": str(default_partitions(cores)),
+    }
+
+
+def cores_of_machine() -> int:
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

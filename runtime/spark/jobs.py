@@ -26,10 +26,15 @@ _AGAIN_S = 0.1
 STATEMENT_TAG = "sqlwin-statement-"
 
 
-def begin_group(spark: Any, group: str) -> None:
+def begin_group(spark: Any, group: str, pool: str | None = None) -> None:
     """Assign jobs that this thread starts from now on to `group`.
 
     Cancelling the group interrupts its tasks, which end at once and not at their next row.
+
+    Args:
+        spark: Spark session.
+        group: Name of the group.
+        pool: Name of the scheduler's pool, which shares the slots with the other pools.
     """
     context = getattr(spark, "sparkContext", None)
     if context is None:  # Spark Connect
@@ -37,6 +42,8 @@ def begin_group(spark: Any, group: str) -> None:
         spark.addTag(group)
     else:
         context.setJobGroup(group, "", interruptOnCancel=True)
+        if pool is not None:
+            context.setLocalProperty("spark.scheduler.pool", pool)
 
 
 def tag_statement(spark: Any, tag: str) -> None:
@@ -95,6 +102,21 @@ def cancel_until(spark: Any, group: str, is_over: Callable[[], bool]) -> None:
         time.sleep(_AGAIN_S)
         if is_over():
             return
+
+
+def running_tasks(spark: Any, group: str) -> int:
+    """Return the number of tasks of `group` that hold a slot, also after their job has ended.
+
+    0 over Spark Connect, which does not tell.
+    """
+    context = getattr(spark, "sparkContext", None)
+    if context is None or is_stopped(spark):
+        return 0
+    status = context.statusTracker()
+    jobs = map(status.getJobInfo, status.getJobIdsForGroup(group))
+    stages = {stage for job in jobs if job is not None for stage in job.stageIds}
+    infos = map(status.getStageInfo, stages)
+    return sum(info.numActiveTasks for info in infos if info is not None)
 
 
 def run_interruptibly(spark: SparkSession, work: Callable[[], T]) -> T:

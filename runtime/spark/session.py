@@ -21,6 +21,7 @@ from runtime.spark.defaults import (
     chosen_settings,
     is_local_master,
     memory_of_workers,
+    shared_slots,
 )
 from runtime.spark.errors import translate, translate_spark_errors
 from runtime.spark.exceptions import spark_error
@@ -45,6 +46,8 @@ _NEEDED_AT_START = re.compile(
 )
 # Setting with the PYTHONPATH of the JVM, which its workers inherit
 PYTHON_PATH = "spark.sqlwin.pythonPath"
+# Setting of a Spark whose jobs are those of several users
+IS_SHARED = "spark.sqlwin.isShared"
 # Settings that sqlwin chooses for a Spark of its own
 _OF_A_PROGRAM = frozenset(
     {
@@ -263,8 +266,10 @@ def new_settings(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
         conf: Settings of the caller.
     """
     configured = spark_defaults()
-    master = master or configured.get("spark.master") or "local[*]"
-    ours = {"spark.app.name": "sqlwin", **chosen_settings(master)}
+    named = master or conf.get("spark.master") or configured.get("spark.master")
+    slots = shared_slots() if conf.get(IS_SHARED) == "true" and named is None else {}
+    master = named or slots.get("spark.master", "local[*]")
+    ours = {"spark.app.name": "sqlwin", **chosen_settings(master), **slots}
     if os.environ.get("PYTHONPATH"):
         ours[PYTHON_PATH] = os.environ["PYTHONPATH"]
     settings = {

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 TIME_ZONE = "spark.sql.session.timeZone"
 # Whether Spark replaces ${env:NAME}, ${system:name} and ${key} in statements
 SUBSTITUTES = "spark.sql.variable.substitute"
+# Rows in a batch of a file. Between two batches a task notices that it is cancelled.
+ROWS_OF_BATCHES = (
+    "spark.sql.parquet.columnarReaderBatchSize",
+    "spark.sql.orc.columnarReaderBatchSize",
+)
+_BEFORE_START = frozenset((SUBSTITUTES, *ROWS_OF_BATCHES))
 # Keys in the text of a Java map; text within a value may look like another key
 _KEYS = re.compile(r"(?:^\{|, )([^\s=,{}]+)=")
 
@@ -102,9 +108,11 @@ def settings_of(spark: SparkSession) -> SparkSettings:
 def change_setting(spark: SparkSession, key: str, value: str | None) -> None:
     """Set a setting of a session, or unset it if the value is None.
 
-    A time zone and `SUBSTITUTES` need not start the session: they are set when the session starts.
+    A time zone and the settings that users cannot change through sqlwin need not start the session:
+    they are set when the session starts.
     """
-    is_valid = key == SUBSTITUTES or (key == TIME_ZONE and (value is None or is_known_zone(value)))
+    is_known = value is None or is_known_zone(value)
+    is_valid = key in _BEFORE_START or (key == TIME_ZONE and is_known)
     if is_valid and not is_started(spark):
         change_at_start(spark, key, value)
     elif value is None:

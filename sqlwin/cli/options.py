@@ -119,13 +119,20 @@ def begin_java(spark: Mapping[str, Any]) -> None:
     begin_java(spark["master"], _configuration(spark), spark["remote"])
 
 
-def connect(spark: Mapping[str, Any]) -> Session:
-    """Return a session with the Spark and the settings of `with_spark_options`."""
-    import sqlwin
+def connect(spark: Mapping[str, Any], *, is_shared: bool = False) -> Session:
+    """Return a session with the Spark and the settings of `with_spark_options`.
 
+    Args:
+        spark: Values of the options.
+        is_shared: Whether several users share the session.
+    """
+    import sqlwin
+    from runtime.spark.session import IS_SHARED
+
+    shared = {IS_SHARED: "true"} if is_shared and not spark["remote"] else {}
     return sqlwin.connect(
         master=spark["master"],
-        conf=_configuration(spark),
+        conf={**shared, **_configuration(spark)},
         remote=spark["remote"],
         settings=dict(spark["settings"]),
     )

@@ -32,7 +32,7 @@ _OF_RUNNING = re.compile(
     r"spark\.sql\.(adaptive|artifact|execution|streaming|ui|shuffle)\..*"
     r"|spark\.sql\.(warehouse\.dir|catalogImplementation|session\.timeZone|legacy\.javaCharsets"
     r"|variable\.substitute|(csv|json)\.filterPushdown\.enabled"
-    r"|parquet\.outputTimestampType|inMemoryColumnarStorage\.partitionPruning)"
+    r"|(parquet|orc)\.columnarReaderBatchSize|parquet\.outputTimestampType|inMemoryColumnarStorage\.partitionPruning)"
 )
 
 
