@@ -108,11 +108,13 @@ def serve(
         raise click.UsageError("--tls-key needs --tls-cert")
     is_new, password = (False, None) if no_password else _password(password_file)
     scripts = read_scripts(files, expressions, params) if files or expressions else []
-    with connect(spark) as session:
+    with connect(spark, is_shared=True) as session:
         control = SessionControl(session)
+        if "sqlwin.double-quotes" not in dict(spark["settings"]):
+            session.execute("SET 'sqlwin.double-quotes' = 'identifier'")
         for script in scripts:
             _run(control, script)
-        quotes = _double_quotes(session)
+        quotes = str(session.execute("SET 'sqlwin.double-quotes'")[0].rows[0][1])
         served = ServedSession(session, can_write=write, double_quotes=quotes, readable=readable)
         address = Address(host, port, password, tls_cert, tls_key)
 
@@ -140,17 +142,6 @@ def _run(control: SessionControl, script: Script) -> None:
             click.echo(result.message, err=True)
         for note in result.notes:
             click.echo(f"note: {note}", err=True)
-
-
-def _double_quotes(session: Any) -> str:
-    """Read double quotes as names, as clients write them, unless the SQL has set their meaning."""
-    (_, value, *_), *_ = session.execute("SET 'sqlwin.double-quotes'")[0].rows
-    from sqlwin.config.settings import SETTINGS
-
-    if value == SETTINGS["sqlwin.double-quotes"].default:
-        value = "identifier"
-        session.execute(f"SET 'sqlwin.double-quotes' = '{value}'")
-    return str(value)
 
 
 def _password(file: str | None) -> tuple[bool, str]:

@@ -22,6 +22,7 @@ def test_the_command_serves_a_script_until_it_is_interrupted(tmp_path: Path) -> 
     script = tmp_path / "tables.sql"
     script.write_text(
         f"CREATE TABLE flights WITH ('connector' = 'filesystem', 'path' = '{FLIGHTS}');"
+        'CREATE VIEW "late ones" AS SELECT "origin" FROM "flights" WHERE "dep_delay" > 600;'
     )
     server = subprocess.Popen(
         [sys.executable, "-m", "sqlwin", "serve", "--port", "0", str(script)],
@@ -33,12 +34,13 @@ def test_the_command_serves_a_script_until_it_is_interrupted(tmp_path: Path) -> 
     assert server.stderr is not None
     try:
         lines = iter(server.stderr.readline, "")
-        assert next(lines) == "OK\n"
+        assert [next(lines), next(lines)] == ["OK\n", "OK\n"]
         assert re.match(r"serving on 127\.0\.0\.1:\d+ \(read-only\)", next(lines))
         connection = re.search(r'psql "(.*)"', next(lines))
         assert connection is not None
         with psycopg.connect(connection[1]) as client:
             assert client.execute('SELECT COUNT(*) FROM "public"."flights"').fetchone() == (336776,)
+            assert client.execute('SELECT COUNT(*) FROM "late ones"').fetchone() == (40,)
         server.send_signal(signal.SIGINT)
         assert server.wait() == 0
         assert "Traceback" not in server.stderr.read()
