@@ -245,6 +245,21 @@ class SessionControl:
 
         change_setting(self._session._spark, SUBSTITUTES, "false")
 
+    def cancel_soon(self) -> None:
+        """Let cancelled jobs end soon, unless the user has set the size of their batches.
+
+        A task of Spark that joins the rows of a file notices that it is cancelled only between two
+        batches of the file, and each row may have a million matches. Small batches cost nothing
+        that can be measured.
+        """
+        from runtime.spark.settings import ROWS_OF_BATCHES, change_setting, settings_of
+
+        spark = self._session._spark
+        known = settings_of(spark).keys or frozenset()
+        for key in ROWS_OF_BATCHES:
+            if key not in known and not self.is_remote:
+                change_setting(spark, key, "128")
+
     def view_query(self, name: str) -> str | None:
         """Return the text of a view's query. None for tables and materialized tables."""
         from sqlwin.catalog.entries import MaterializedTable, View

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import count
 from typing import Any, TypeVar
 
 import pg_mimic
@@ -17,15 +13,15 @@ from pg_mimic.middleware import set_show, transaction_control
 from pg_mimic.session import CallbackStatement, StaticStatement
 
 from runtime.errors import SqlwinError
-from runtime.spark.jobs import begin_group, cancel_until
 from sqlwin.control import SessionControl
 from sqlwin.dbapi.rows import FetchedRows, columns_of, count_of, is_unbounded, rows_of
 from sqlwin.result import Result
 from sqlwin.server.catalog.database import CatalogDatabase
 from sqlwin.server.catalog.errors import CatalogQueryError
 from sqlwin.server.catalog.parts import Part
-from sqlwin.server.catalog.statement import SETTINGS, answer_catalogs, answer_settings
+from sqlwin.server.catalog.statement import answer_catalogs, answer_settings
 from sqlwin.server.catalog.tables import ClientFacts
+from sqlwin.server.jobs import ClientJobs, Pools
 from sqlwin.server.objects import SessionObjects
 from sqlwin.server.parameters import parameter_values
 from sqlwin.server.reading.guard import ReadingGuard
@@ -85,7 +81,6 @@ _MISSING = re.compile(
 _EMPTY = re.compile(r"(\s|;|--[^\n]*(\n|$)|/\*.*?\*/)*", re.DOTALL)
 UNDEFINED_PARAMETER = "42P02"
 NOT_IN_STATE = "55000"
-_numbers = count(1)
 
 
 class ServedSession:
@@ -100,6 +95,7 @@ class ServedSession:
     Attributes:
         guard: Judge of the clients' statements. None: they may do everything.
         objects: Tables, views and functions for catalogs.
+        pools: Pools of Spark's scheduler for the clients.
 
     Raises:
         SqlwinError: A readable path is invalid.
@@ -120,7 +116,9 @@ class ServedSession:
         if not can_write:
             self.control.forbid_substitution()
             self.guard = ReadingGuard(self.control, readable)
+        self.control.cancel_soon()
         self.objects = SessionObjects(self.control)
+        self.pools = Pools()
 
 
 class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
@@ -129,19 +127,17 @@ class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
     pg-mimic answers transactions and PostgreSQL's settings, `catalog` the catalogs.
     """
 
-    middleware = (answer_settings, transaction_control, set_show, answer_catalogs)
+    middleware = (
+        answer_settings,
+        transaction_control,
+        set_show,
+        answer_catalogs,
+    )
 
     def __init__(self, served: ServedSession) -> None:
         self.served = served
         self._catalogs: CatalogDatabase | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlwin-client")
-
-    async def init(self, connection: Any) -> None:
-        """Set the connection's settings. Called when the client connects."""
-        await super().init(connection)
-        settings = {"server_version": connection.server.parameter_status["server_version"]}
-        for name, value in (SETTINGS | settings).items():
-            connection.session_vars.setdefault(name, value)
+        self._jobs = ClientJobs(served.session, served.control, served.pools, self._warn)
 
     async def prepare(self, sql: str, param_oids: list[int | None]) -> Any:
         """Return a statement, without running it.
@@ -188,8 +184,8 @@ class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
 
     async def close(self) -> None:
         """Let the thread end after its statement. Called when the client disconnects."""
-        self._thread.submit(self._close_catalogs)
-        self._thread.shutdown(wait=False)
+        self._jobs.submit(self._close_catalogs)
+        self._jobs.close()
 
     def _close_catalogs(self) -> None:
         if self._catalogs is not None:
@@ -198,7 +194,7 @@ class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
 
     def close_rows(self, rows: FetchedRows) -> None:
         """Free rows that the client does not fetch, after the statement that runs now."""
-        self._thread.submit(rows.close)
+        self._jobs.submit(rows.close)
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run work in the client's thread. Cancelling it cancels its Spark jobs.
@@ -206,28 +202,15 @@ class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
         Raises:
             PgError: The work raised a SqlwinError.
         """
-        group = f"sqlwin-client-{next(_numbers)}"
 
-        def run_in_group() -> T:
-            if self.served.control.has_spark:
-                begin_group(self.served.session.spark, group)
+        def run() -> T:
             with _postgres_errors():
                 return work()
 
-        future = self._thread.submit(run_in_group)
-        try:
-            return await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            self._cancel(future, group)
-            raise
+        return await self._jobs.run(run)
 
-    def _cancel(self, future: Future[Any], group: str) -> None:
-        if self.served.control.has_spark:
-            spark = self.served.session.spark
-            cancel = threading.Thread(
-                target=cancel_until, args=(spark, group, future.done), daemon=True
-            )
-            cancel.start()
+    def _warn(self, text: str) -> None:
+        self._connection.warn(text)
 
 
 class _postgres_errors:

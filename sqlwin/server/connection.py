@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import struct
 from collections.abc import Callable
@@ -13,6 +14,9 @@ from pg_mimic.connection import Connection, PortalEntry, _field_specs, command_t
 from pg_mimic.results import encode_row
 from pg_mimic.stream import ConnectionClosed, PgStream
 
+from sqlwin.server.catalog.statement import SETTINGS
+from sqlwin.server.jobs import LOG
+from sqlwin.server.settings import ClientSettings, options_of
 from sqlwin.server.translation import CHAR, TEXT, UNSUPPORTED
 
 # Rows that are Python values at once, and bytes of messages after which the client must have read
@@ -20,6 +24,7 @@ _ROWS_AT_ONCE = 1000
 _MOST_BYTES = 64 * 1024
 # Messages that are read while a statement runs, to notice that the client has disconnected
 _MESSAGES_AHEAD = 16
+_OF_STATEMENT = (messages.PARSE, messages.BIND, messages.DESCRIBE, messages.EXECUTE)
 # PostgreSQL's limits for clients that have not given their password yet
 _LONGEST_STARTUP = 10_000
 _LONGEST_PASSWORD = 65_535
@@ -120,14 +125,61 @@ class ClientConnection(Connection):  # type: ignore[misc]
     """
 
     stream: ClientStream
+    session_vars: ClientSettings
     tx_status: bytes
+    # Time of the event loop at which the messages of the current statement are cancelled
+    _deadline: float | None = None
+
+    def warn(self, text: str) -> None:
+        """Send a warning with the next answer. Called in any thread."""
+        fields = {"S": "WARNING", "V": "WARNING", "C": "01000", "M": text}
+        message = messages.make_notice_response(fields)
+        with contextlib.suppress(RuntimeError):  # the server has stopped
+            self._loop.call_soon_threadsafe(self.stream.write, message)
+
+    def close_portal(self, name: str) -> None:
+        """Close a portal, if there is one of this name."""
+        entry = self.portals.pop(name, None)
+        if entry is not None:
+            _close_portal(entry)
+
+    async def _authenticate(self) -> bool:
+        self._loop = asyncio.get_running_loop()
+        version = self.server.parameter_status["server_version"]
+        try:
+            if not await self._has_password():
+                return False
+            options = options_of(self.startup_params)
+            self.session_vars = ClientSettings(SETTINGS | {"server_version": version}, options)
+        except PgError as error:
+            fields = {"S": "FATAL", "V": "FATAL", "C": error.sqlstate, "M": error.message}
+            self.stream.write(messages.make_error_response(fields | error.fields))
+            await self.stream.drain()
+            return False
+        return True
+
+    async def _has_password(self) -> bool:
+        """Return whether the client has sent the password.
+
+        Raises:
+            PgError: Its messages are malformed.
+        """
+        try:
+            return bool(await super()._authenticate())
+        except ConnectionClosed:
+            raise
+        except Exception as error:  # the libraries parse bytes of anyone, and raise anything
+            reason = error.message if isinstance(error, PgError) else "its messages are malformed"
+            LOG.warning("refused the login of user %r: %s", self.username, reason)
+            raise PgError("08P01", "the messages of the login are malformed") from error
 
     async def _command_loop(self) -> None:
         reading = self.stream.read_ahead(self.request_cancel)
         try:
             await super()._command_loop()
         finally:
-            self._close_portals()
+            for name in list(self.portals):
+                self.close_portal(name)
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 
@@ -139,11 +191,33 @@ class ClientConnection(Connection):  # type: ignore[misc]
         except UnicodeDecodeError as error:
             self._refuse(_encoding_error(error))
             return
-        await super()._dispatch(tag, payload)
-        if tag == messages.SYNC and self.tx_status == b"I":
-            self._close_portals()  # they live as long as their transaction
+        timeout_s = self.session_vars.timeout_s
+        if tag in _OF_STATEMENT and self._deadline is None and timeout_s is not None:
+            self._deadline = self._loop.time() + timeout_s
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                await super()._dispatch(tag, payload)
+        except TimeoutError:
+            self._refuse(_timed_out())
+        if tag in (messages.EXECUTE, messages.SYNC):
+            self._deadline = None
+        if tag in (messages.QUERY, messages.SYNC) and self.tx_status == b"I":
+            self._end_transaction()
+
+    def _end_transaction(self) -> None:
+        """Close the portals of a transaction, and undo its SET LOCAL."""
+        for name in list(self.portals):
+            self.close_portal(name)
+        self.session_vars.end_transaction()
 
     async def _execute_one_simple_statement(self, sql: str) -> None:
+        try:
+            async with asyncio.timeout(self.session_vars.timeout_s):
+                await self._run_simple_statement(sql)
+        except TimeoutError as error:
+            raise _timed_out() from error
+
+    async def _run_simple_statement(self, sql: str) -> None:
         self._check_transaction(sql)
         statement = await self.session.prepare(sql, [])
         columns = await statement.describe()
@@ -157,7 +231,7 @@ class ClientConnection(Connection):  # type: ignore[misc]
         self._complete(entry)
 
     async def _handle_bind(self, parsed: messages.ParsedBind) -> None:
-        self._close_portal(parsed.portal_name)
+        self.close_portal(parsed.portal_name)
         await super()._handle_bind(parsed)
 
     async def _handle_execute(self, parsed: Any) -> None:
@@ -170,7 +244,7 @@ class ClientConnection(Connection):  # type: ignore[misc]
 
     async def _handle_close(self, parsed: Any) -> None:
         if parsed.kind != messages.TARGET_STATEMENT:
-            self._close_portal(parsed.name)
+            self.close_portal(parsed.name)
         await super()._handle_close(parsed)
 
     async def _send_rows(self, entry: PortalEntry, max_rows: int) -> bool:
@@ -239,14 +313,9 @@ class ClientConnection(Connection):  # type: ignore[misc]
                 "current transaction is aborted, commands ignored until end of transaction block",
             )
 
-    def _close_portal(self, name: str) -> None:
-        entry = self.portals.pop(name, None)
-        if entry is not None:
-            _close_portal(entry)
 
-    def _close_portals(self) -> None:
-        for name in list(self.portals):
-            self._close_portal(name)
+def _timed_out() -> PgError:
+    return PgError("57014", "canceling statement due to statement timeout")
 
 
 def _encoding_error(error: UnicodeDecodeError) -> PgError:

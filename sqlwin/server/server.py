@@ -7,6 +7,7 @@ import logging
 import secrets
 import signal
 import ssl
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from runtime.errors import SetupError
 from sqlwin.server.buffered import BufferedWriter
 from sqlwin.server.client import PostgresClient, ServedSession
 from sqlwin.server.connection import ClientConnection, ClientStream
+from sqlwin.server.jobs import LOG
 
 # Strings of SQL have escapes with a backslash, as in Spark. Clients that quote values themselves
 # must know.
@@ -132,8 +134,11 @@ class _Server(PgServer):  # type: ignore[misc]
         stream = ClientStream(reader, BufferedWriter(writer))
         try:
             parameters = await self._negotiate_startup(stream)
-        except (ConnectionClosed, OSError, ValueError):
+        except (ConnectionClosed, OSError):
             return  # the client has disconnected, or is not one of PostgreSQL
+        except (ValueError, struct.error):
+            LOG.warning("refused a connection: its first message is malformed")
+            return
         if parameters is None:
             return
         number, secret = self._allocate_pid(), secrets.randbits(31)

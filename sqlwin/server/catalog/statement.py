@@ -10,7 +10,7 @@ import pg_mimic
 import sqlglot
 from pg_mimic import PgError, ResultColumn
 from pg_mimic.middleware import MiddlewareContext
-from pg_mimic.session import StaticStatement
+from pg_mimic.session import StaticPortal, StaticStatement
 from sqlglot import exp
 
 from sqlwin.server.catalog.database import CatalogDatabase, type_oid
@@ -55,8 +55,12 @@ _SHOW = {
     "time zone": "timezone",
 }
 _SHOW_WORDS = re.compile(
-    rf"\s*SHOW\s+({'|'.join(_SHOW).replace(' ', chr(92) + 's+')})\s*;?\s*$", re.IGNORECASE
+    rf"\s*SHOW\s+({'|'.join(_SHOW).replace(' ', chr(92) + 's+')}|\w+)\s*;?\s*$", re.IGNORECASE
 )
+_SET_LOCAL = re.compile(
+    r"\s*SET\s+LOCAL\s+(\w+)\s*(?:=|\bTO\b)\s*(.+?)\s*;?\s*", re.IGNORECASE | re.DOTALL
+)
+_RESET = re.compile(r"\s*(?:RESET\s+(\w+)|DISCARD\s+ALL)\s*;?\s*", re.IGNORECASE)
 # Statements about transactions and the connection, which have no effect here
 _ACCEPTED = re.compile(
     r"\s*(SET\s+SESSION\s+CHARACTERISTICS|SET\s+TRANSACTION|SET\s+(SESSION\s+|LOCAL\s+)?TIME\s+ZONE"
@@ -66,12 +70,16 @@ _ACCEPTED = re.compile(
 
 
 async def answer_settings(context: MiddlewareContext) -> Any:
-    """Answer SHOW of several words, and accept RESET, SAVEPOINT and the like. None for others."""
+    """Answer SHOW of a setting, SET LOCAL and RESET, and accept SAVEPOINT and the like.
+
+    None for others.
+    """
     shown = _SHOW_WORDS.match(context.sql)
     if shown:
-        name = _SHOW[" ".join(shown[1].lower().split())]
-        value = context.connection.session_vars.get(name, "")
-        return StaticStatement(context.sql, [ResultColumn(name, TEXT)], [(value,)])
+        words = " ".join(shown[1].lower().split())
+        return _Show(context, _SHOW.get(words, words))
+    if (changed := _changes_settings(context)) is not None:
+        return StaticStatement(context.sql, None, [], changed)
     accepted = _ACCEPTED.match(context.sql)
     if accepted:
 
@@ -80,6 +88,37 @@ async def answer_settings(context: MiddlewareContext) -> Any:
                 context.connection.tx_status = b"T"  # after an error, too
 
         return StaticStatement(context.sql, None, [], go_on)
+    return None
+
+
+class _Show(StaticStatement):  # type: ignore[misc]
+    """SHOW of a setting, which a client may run again after it has changed the setting."""
+
+    def __init__(self, context: MiddlewareContext, name: str) -> None:
+        super().__init__(context.sql, [ResultColumn(name, TEXT)], [])
+        self._settings = context.connection.session_vars
+        self._name = name
+
+    def bind(self, params: Sequence[object]) -> StaticPortal:
+        """Return the portal with the value."""
+        return StaticPortal([(self._settings.get(self._name, ""),)], None)
+
+
+def _changes_settings(context: MiddlewareContext) -> Callable[[], None] | None:
+    """Return what SET LOCAL and RESET do. None for other statements."""
+    connection = context.connection
+    if (local := _SET_LOCAL.fullmatch(context.sql)) is not None:
+        name, value = local[1].lower(), local[2].strip("'\"")
+
+        def set_local() -> None:
+            if connection.tx_status == b"T":  # otherwise it has no effect, as in PostgreSQL
+                connection.session_vars.set_in_transaction(name, value)
+
+        return set_local
+    if (reset := _RESET.fullmatch(context.sql)) is not None:
+        key = (reset[1] or "all").lower()
+        settings = connection.session_vars
+        return settings.reset if key == "all" else lambda: settings.pop(key) and None
     return None
 
 

@@ -96,7 +96,7 @@ def test_an_invalid_value_is_refused(
         ("SELECT 1 FROM pg_class WHERE relname ~ $1", [b"(("], "2201B", "invalid regular expr"),
         ("SELECT 'nowhere'::regclass", [], "42P01", 'relation "nowhere" does not exist'),
         ("COPY flights TO STDOUT", [], "0A000", "the server has no COPY"),
-        ("DECLARE c CURSOR FOR SELECT 1", [], "0A000", "the server has no DECLARE"),
+        ("LISTEN a", [], "0A000", "the server has no LISTEN"),
     ],
 )
 def test_an_invalid_statement_is_refused(
@@ -153,6 +153,36 @@ def test_wrong_passwords_do_not_disturb_others(client: Any, port: int) -> None:
         refusals = list(pool.map(refusal, range(10)))
     assert all('password authentication failed for user "anyone"' in text for text in refusals)
     assert client.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.parametrize(
+    "message", [b"", b"\xff\xfe", b"SCRAM-SHA-256\0", b"SCRAM-SHA-256\0\0\0\0\x03n,,", b"x" * 99]
+)
+def test_a_malformed_login_is_one_line_of_the_log(
+    client: Any, port: int, caplog: pytest.LogCaptureFixture, message: bytes
+) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as raw:
+        start = struct.pack("!i", 3 << 16) + b"user\0someone\0\0"
+        raw.sendall(struct.pack("!i", 4 + len(start)) + start)
+        raw.sendall(b"p" + struct.pack("!i", 4 + len(message)) + message)
+        answer = b"".join(iter(lambda: raw.recv(4096), b""))
+    assert b"28P01" in answer or b"the messages of the login are malformed" in answer
+    for record in caplog.records:
+        assert record.getMessage().startswith("refused the login of user 'someone'")
+        assert record.exc_info is None
+    assert len(caplog.records) <= 1
+    assert client.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_malformed_first_message_is_one_line_of_the_log(
+    port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    for content in (struct.pack("!i", 80877102), struct.pack("!i", 3 << 16) + b"user"):
+        with socket.create_connection(("127.0.0.1", port)) as raw:
+            raw.sendall(struct.pack("!i", 4 + len(content)) + content)
+            assert raw.recv(1) == b""
+    texts = [record.getMessage() for record in caplog.records]
+    assert texts == ["refused a connection: its first message is malformed"] * 2
 
 
 def test_ten_clients_read_catalogs_at_once(port: int) -> None:
