@@ -21,6 +21,7 @@ from sqlwin.server.catalog.errors import CatalogQueryError
 from sqlwin.server.catalog.parts import Part
 from sqlwin.server.catalog.statement import answer_catalogs, answer_settings
 from sqlwin.server.catalog.tables import ClientFacts
+from sqlwin.server.cursors import answer_cursors, cursors_of
 from sqlwin.server.jobs import ClientJobs, Pools
 from sqlwin.server.objects import SessionObjects
 from sqlwin.server.parameters import parameter_values
@@ -75,7 +76,7 @@ _SHOWN = re.compile(
 )
 # Statements that only PostgreSQL has
 _MISSING = re.compile(
-    r"\s*(COPY|FETCH|MOVE|LISTEN|UNLISTEN|NOTIFY|PREPARE|DECLARE(?=\s+\S+(\s+\w+)*?\s+CURSOR))\b",
+    r"\s*(COPY|LISTEN|UNLISTEN|NOTIFY|PREPARE)\b",
     re.IGNORECASE,
 )
 _EMPTY = re.compile(r"(\s|;|--[^\n]*(\n|$)|/\*.*?\*/)*", re.DOTALL)
@@ -128,6 +129,7 @@ class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
     """
 
     middleware = (
+        answer_cursors,
         answer_settings,
         transaction_control,
         set_show,
@@ -175,6 +177,10 @@ class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
                 connection.pid,
                 connection.session_vars["server_version"],
                 connection.session_vars,
+                lambda: [
+                    (name, cursor.statement, cursor.is_held)
+                    for name, cursor in cursors_of(connection)
+                ],
             )
             catalogs = self._catalogs = CatalogDatabase(objects, facts)
         try:

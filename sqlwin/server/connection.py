@@ -15,6 +15,7 @@ from pg_mimic.results import encode_row
 from pg_mimic.stream import ConnectionClosed, PgStream
 
 from sqlwin.server.catalog.statement import SETTINGS
+from sqlwin.server.cursors import Cursor
 from sqlwin.server.jobs import LOG
 from sqlwin.server.settings import ClientSettings, options_of
 from sqlwin.server.translation import CHAR, TEXT, UNSUPPORTED
@@ -25,6 +26,7 @@ _MOST_BYTES = 64 * 1024
 # Messages that are read while a statement runs, to notice that the client has disconnected
 _MESSAGES_AHEAD = 16
 _OF_STATEMENT = (messages.PARSE, messages.BIND, messages.DESCRIBE, messages.EXECUTE)
+_TAGS_OF_CURSORS = {"CLOSE": "CLOSE CURSOR", "DECLARE": "DECLARE CURSOR"}
 # PostgreSQL's limits for clients that have not given their password yet
 _LONGEST_STARTUP = 10_000
 _LONGEST_PASSWORD = 65_535
@@ -206,8 +208,9 @@ class ClientConnection(Connection):  # type: ignore[misc]
 
     def _end_transaction(self) -> None:
         """Close the portals of a transaction, and undo its SET LOCAL."""
-        for name in list(self.portals):
-            self.close_portal(name)
+        for name, entry in list(self.portals.items()):
+            if not (isinstance(entry, Cursor) and entry.is_held):
+                self.close_portal(name)
         self.session_vars.end_transaction()
 
     async def _execute_one_simple_statement(self, sql: str) -> None:
@@ -331,7 +334,7 @@ def _tag(entry: PortalEntry) -> str:
     if entry.columns is None:
         n_rows = getattr(entry.portal, "n_written", 0)  # pg-mimic's own portals write nothing
     tag: str = command_tag("SELECT" if word in _QUERY_WORDS else word, n_rows)
-    return tag
+    return _TAGS_OF_CURSORS.get(tag, tag)
 
 
 def _encoded(column: ResultColumn) -> ResultColumn:
