@@ -106,7 +106,7 @@ def _close(connection: Any, name: str) -> None:
     """Close a cursor, or `all` of them.
 
     Raises:
-        PgError: There is no such cursor.
+        PgError: The cursor does not exist.
     """
     if name == "all":
         for open_name, _ in cursors_of(connection):
@@ -223,7 +223,7 @@ class _Fetch(pg_mimic.Statement):  # type: ignore[misc]
         """Return the columns of the cursor. MOVE has none.
 
         Raises:
-            PgError: There is no such cursor.
+            PgError: The cursor does not exist.
         """
         columns: list[ResultColumn] = _cursor(self._connection, self._name).columns
         return columns if self.sql[0] in "fF" else None

@@ -119,8 +119,8 @@ class ClientJobs:
             return
         tasks = "1 task" if n_tasks == 1 else f"{n_tasks} tasks"
         text = f"a query was cancelled, but {tasks} of it did not end within {_PATIENCE_S:.0f} s"
-        LOG.warning("%s", text)
         self._warn(f"{text}: until then they take task slots")
+        LOG.warning("%s", text)
         while running_tasks(spark, group):
             time.sleep(_POLL_S)
         LOG.warning("the tasks of the cancelled query ended after %.0f s", seconds())

@@ -113,7 +113,7 @@ def milliseconds(name: str, text: str) -> int:
         [250, 1500, 120000, 0]
 
     Raises:
-        PgError: The text is no duration, or out of range.
+        PgError: The text is not a duration, or is out of range.
     """
     match = _DURATION.fullmatch(text)
     if match is None or (match[2] or "ms") not in _UNITS:

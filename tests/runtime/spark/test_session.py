@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -97,6 +98,35 @@ def test_sockets_are_left_out_where_they_cannot_be(master, conf, directory, enab
             assert is_short or not Path(output["dir"]).is_relative_to(temporary)
             # nothing remains when the process has ended
             assert not Path(output["dir"]).exists()
+
+
+SLOTS = """
+import sys
+from runtime.spark.session import IS_SHARED, new_settings
+conf = dict(each.split("=") for each in sys.argv[1:])
+found = new_settings(conf.pop("master", None), {IS_SHARED: "true", **conf})
+cores = new_settings(None, {})
+same = found["spark.sql.shuffle.partitions"] == cores["spark.sql.shuffle.partitions"]
+print((found["spark.master"], found["spark.scheduler.mode"], same))
+"""
+
+
+@pytest.mark.parametrize(
+    ("conf", "master", "mode"),
+    [
+        ([], r"local\[\d+\]", "FAIR"),
+        (["master=local[1]"], r"local\[1\]", "FAIR"),
+        (["spark.master=local[1]"], r"local\[1\]", "FAIR"),
+        (["spark.scheduler.mode=FIFO"], r"local\[\d+\]", "FIFO"),
+    ],
+)
+def test_a_shared_spark_has_slots_for_several_users(conf, master, mode):
+    result = subprocess.run(
+        [sys.executable, "-c", SLOTS, *conf], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    found, found_mode, has_partitions_of_cores = ast.literal_eval(result.stdout)
+    assert re.fullmatch(master, found) and found_mode == mode
+    assert has_partitions_of_cores or found == "local[1]"
 
 
 def test_a_second_session_does_not_affect_the_first(spark: SparkSession):
