@@ -18,7 +18,7 @@ from sqlwin.dbapi.rows import FetchedRows, columns_of, count_of, is_unbounded, r
 from sqlwin.result import Result
 from sqlwin.server.catalog.database import CatalogDatabase
 from sqlwin.server.catalog.errors import CatalogQueryError
-from sqlwin.server.catalog.parts import Part
+from sqlwin.server.catalog.parts import CatalogPart
 from sqlwin.server.catalog.statement import answer_catalogs, answer_settings
 from sqlwin.server.catalog.tables import ClientFacts
 from sqlwin.server.cursors import answer_cursors, cursors_of
@@ -157,7 +157,7 @@ class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
         await self.run(statement.read)
         return statement
 
-    def ask_catalogs(self, parts: frozenset[Part], ask: Callable[[CatalogDatabase], T]) -> T:
+    def ask_catalogs(self, parts: frozenset[CatalogPart], ask: Callable[[CatalogDatabase], T]) -> T:
         """Ask PostgreSQL's catalogs of the session. Called in the client's thread.
 
         Args:

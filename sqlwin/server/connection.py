@@ -15,7 +15,7 @@ from pg_mimic.results import encode_row
 from pg_mimic.stream import ConnectionClosed, PgStream
 
 from sqlwin.server.catalog.statement import SETTINGS
-from sqlwin.server.cursors import Cursor
+from sqlwin.server.cursors import ServerCursor
 from sqlwin.server.jobs import LOG
 from sqlwin.server.settings import ClientSettings, options_of
 from sqlwin.server.translation import CHAR, TEXT, UNSUPPORTED
@@ -209,7 +209,7 @@ class ClientConnection(Connection):  # type: ignore[misc]
     def _end_transaction(self) -> None:
         """Close the portals of a transaction, and undo its SET LOCAL."""
         for name, entry in list(self.portals.items()):
-            if not (isinstance(entry, Cursor) and entry.is_held):
+            if not (isinstance(entry, ServerCursor) and entry.is_held):
                 self.close_portal(name)
         self.session_vars.end_transaction()
 
@@ -332,7 +332,8 @@ def _tag(entry: PortalEntry) -> str:
     word = first[1].upper() if first else ""
     n_rows = entry.rows_returned
     if entry.columns is None:
-        n_rows = getattr(entry.portal, "n_written", 0)  # pg-mimic's own portals write nothing
+        # pg-mimic's own portals write nothing
+        n_rows = getattr(entry.portal, "n_written", n_rows)
     tag: str = command_tag("SELECT" if word in _QUERY_WORDS else word, n_rows)
     return _TAGS_OF_CURSORS.get(tag, tag)
 

@@ -39,7 +39,7 @@ _DUPLICATE_CURSOR, _INVALID_CURSOR, _NO_TRANSACTION = "42P03", "34000", "25P01"
 _SYNTAX, _NOT_FORWARD, _UNSUPPORTED = "42601", "55000", "0A000"
 
 
-class Cursor(PortalEntry):  # type: ignore[misc]
+class ServerCursor(PortalEntry):  # type: ignore[misc]
     """A cursor among the portals of a connection.
 
     Attributes:
@@ -63,10 +63,10 @@ class Cursor(PortalEntry):  # type: ignore[misc]
         return rows, has_more
 
 
-def cursors_of(connection: Any) -> Iterator[tuple[str, Cursor]]:
+def cursors_of(connection: Any) -> Iterator[tuple[str, ServerCursor]]:
     """Yield the open cursors of a connection with their names."""
     for name, entry in list(connection.portals.items()):
-        if isinstance(entry, Cursor):
+        if isinstance(entry, ServerCursor):
             yield name, entry
 
 
@@ -116,9 +116,9 @@ def _close(connection: Any, name: str) -> None:
     connection.close_portal(name)
 
 
-def _cursor(connection: Any, name: str) -> Cursor:
+def _cursor(connection: Any, name: str) -> ServerCursor:
     cursor = connection.portals.get(name)
-    if not isinstance(cursor, Cursor):
+    if not isinstance(cursor, ServerCursor):
         raise PgError(_INVALID_CURSOR, f'cursor "{name}" does not exist')
     return cursor
 
@@ -203,7 +203,7 @@ class _DeclarePortal(pg_mimic.Portal):  # type: ignore[misc]
         columns = await declare.query.describe()
         if columns is None:
             raise PgError(_SYNTAX, "DECLARE CURSOR needs a query")
-        connection.portals[declare.name] = Cursor(
+        connection.portals[declare.name] = ServerCursor(
             self._portal, columns, declare.sql, is_held=declare.is_held
         )
         return [], False
@@ -234,7 +234,7 @@ class _Fetch(pg_mimic.Statement):  # type: ignore[misc]
 
 
 class _FetchPortal(pg_mimic.Portal):  # type: ignore[misc]
-    def __init__(self, cursor: Cursor, steps: _Steps) -> None:
+    def __init__(self, cursor: ServerCursor, steps: _Steps) -> None:
         self._cursor = cursor
         self._steps = steps
         self._left: int | None = None

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from runtime.errors import SqlwinError
 from runtime.spec.table import Column
 from sqlwin.control import SessionControl
-from sqlwin.server.catalog.parts import Part
+from sqlwin.server.catalog.parts import CatalogPart
 from sqlwin.server.catalog.tables import ServedColumn, ServedObjects, ServedTable
 from sqlwin.server.translation import oid_of
 
@@ -32,29 +32,29 @@ class SessionObjects:
     def __init__(self, control: SessionControl) -> None:
         self._control = control
         # the time of each part, and the part
-        self._recent: dict[Part, tuple[float, Any]] = {}
+        self._recent: dict[CatalogPart, tuple[float, Any]] = {}
         # by table: its definition, and its columns
         self._last_columns: dict[str, tuple[object, tuple[ServedColumn, ...]]] = {}
 
-    def of(self, parts: frozenset[Part]) -> ServedObjects:
+    def of(self, parts: frozenset[CatalogPart]) -> ServedObjects:
         """Return some parts of the objects."""
-        if Part.FUNCTIONS in parts:
-            functions = self._read(Part.FUNCTIONS, self._functions)
+        if CatalogPart.FUNCTIONS in parts:
+            functions = self._read(CatalogPart.FUNCTIONS, self._functions)
         else:
             functions = None
-        if Part.TABLES not in parts:
+        if CatalogPart.TABLES not in parts:
             return ServedObjects(functions=functions)
-        tables = self._read(Part.TABLES, self._tables)
-        if Part.COLUMNS not in parts:
+        tables = self._read(CatalogPart.TABLES, self._tables)
+        if CatalogPart.COLUMNS not in parts:
             return ServedObjects(tables, None, functions)
-        tables, columns = self._read(Part.COLUMNS, lambda: self._columns(tables))
+        tables, columns = self._read(CatalogPart.COLUMNS, lambda: self._columns(tables))
         return ServedObjects(tables, columns, functions)
 
     def forget(self) -> None:
         """Read the objects again when a client asks for them. Called after a change."""
         self._recent.clear()
 
-    def _read(self, part: Part, read: Callable[[], T]) -> T:
+    def _read(self, part: CatalogPart, read: Callable[[], T]) -> T:
         recent = self._recent.get(part)
         if recent is not None and time.monotonic() - recent[0] <= _SECONDS:
             value: T = recent[1]

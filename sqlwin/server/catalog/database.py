@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from sqlwin.server.catalog.columns import OutputColumn
 from sqlwin.server.catalog.errors import CatalogQueryError
 from sqlwin.server.catalog.functions import namespace_name, register
-from sqlwin.server.catalog.parts import Part
+from sqlwin.server.catalog.parts import CatalogPart
 from sqlwin.server.catalog.relations import (
     FLOATS,
     INTEGERS,
@@ -66,7 +66,7 @@ class CatalogDatabase:
             for number, value in enumerate(values, 1)
         }
         self._names.error = None
-        if Part.CLIENT in query.parts:
+        if CatalogPart.CLIENT in query.parts:
             self._show_client()
         try:
             rows = self._sqlite.execute(query.sql, parameters).fetchall()

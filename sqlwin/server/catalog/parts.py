@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlwin.server.catalog.relations import INFORMATION_SCHEMA
 
 
-class Part(Enum):
+class CatalogPart(Enum):
     """A part of the objects that catalogs show."""
 
     CLIENT = auto()
@@ -25,8 +25,8 @@ class Part(Enum):
 
 # Catalogs and functions that show objects of the session; the others are the same in all sessions
 _RELATIONS = {
-    **dict.fromkeys(("pg_cursors", "pg_settings"), Part.CLIENT),
-    **dict.fromkeys(("pg_class", "pg_rewrite", "pg_tables", "pg_views"), Part.TABLES),
+    **dict.fromkeys(("pg_cursors", "pg_settings"), CatalogPart.CLIENT),
+    **dict.fromkeys(("pg_class", "pg_rewrite", "pg_tables", "pg_views"), CatalogPart.TABLES),
     **dict.fromkeys(
         (
             f"{INFORMATION_SCHEMA}.{name}"
@@ -38,7 +38,7 @@ _RELATIONS = {
                 "views",
             )
         ),
-        Part.TABLES,
+        CatalogPart.TABLES,
     ),
     **dict.fromkeys(
         (
@@ -48,24 +48,24 @@ _RELATIONS = {
             "pg_index",
             f"{INFORMATION_SCHEMA}.columns",
         ),
-        Part.COLUMNS,
+        CatalogPart.COLUMNS,
     ),
-    "pg_proc": Part.FUNCTIONS,
+    "pg_proc": CatalogPart.FUNCTIONS,
 }
 _FUNCTIONS = {
     **dict.fromkeys(
         ("pg_get_viewdef", "pg_table_is_visible", "regclass_in", "regclass_text", "to_regclass"),
-        Part.TABLES,
+        CatalogPart.TABLES,
     ),
     **dict.fromkeys(
         ("col_description", "obj_description", "pg_get_constraintdef", "pg_get_indexdef"),
-        Part.COLUMNS,
+        CatalogPart.COLUMNS,
     ),
-    **dict.fromkeys(("pg_get_functiondef", "to_regproc"), Part.FUNCTIONS),
+    **dict.fromkeys(("pg_get_functiondef", "to_regproc"), CatalogPart.FUNCTIONS),
 }
 
 
-def parts_of(query: exp.Expr, types: Iterable[str]) -> frozenset[Part]:
+def parts_of(query: exp.Expr, types: Iterable[str]) -> frozenset[CatalogPart]:
     """Return the parts that a query of SQLite needs.
 
     Args:
@@ -77,13 +77,13 @@ def parts_of(query: exp.Expr, types: Iterable[str]) -> frozenset[Part]:
     calls = {call.name.lower() for call in query.find_all(exp.Anonymous)}
     parts |= {_FUNCTIONS[name] for name in calls if name in _FUNCTIONS}
     if "regclass" in types:
-        parts.add(Part.TABLES)
+        parts.add(CatalogPart.TABLES)
     # the number of a table's columns
     if "pg_class" in names and (
         any(query.find_all(exp.Star))
         or any(column.name == "relnatts" for column in query.find_all(exp.Column))
     ):
-        parts.add(Part.COLUMNS)
-    if Part.COLUMNS in parts:
-        parts.add(Part.TABLES)
+        parts.add(CatalogPart.COLUMNS)
+    if CatalogPart.COLUMNS in parts:
+        parts.add(CatalogPart.TABLES)
     return frozenset(parts)

@@ -21,7 +21,7 @@ from sqlwin.server.catalog.columns import (
     type_of,
 )
 from sqlwin.server.catalog.errors import CatalogQueryError
-from sqlwin.server.catalog.parts import Part, parts_of
+from sqlwin.server.catalog.parts import CatalogPart, parts_of
 from sqlwin.server.catalog.relations import (
     FLOATS,
     INFORMATION_SCHEMA,
@@ -100,7 +100,7 @@ class CatalogQuery:
     sql: str
     columns: tuple[OutputColumn, ...]
     parameter_types: tuple[str, ...]
-    parts: frozenset[Part]
+    parts: frozenset[CatalogPart]
 
 
 def rewrite_query(query: exp.Expr) -> CatalogQuery:

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from sqlwin.server.catalog.database import CatalogDatabase, type_oid
 from sqlwin.server.catalog.errors import CatalogQueryError
-from sqlwin.server.catalog.parts import Part
+from sqlwin.server.catalog.parts import CatalogPart
 from sqlwin.server.catalog.relations import types
 from sqlwin.server.catalog.rewrite import is_catalog_query, rewrite_query
 from sqlwin.server.parameters import parameter_values
@@ -203,7 +203,10 @@ class CatalogPortal(pg_mimic.Portal):  # type: ignore[misc]
     """A query of the catalogs whose rows are fetched."""
 
     def __init__(
-        self, client: Any, parts: frozenset[Part], run: Callable[[CatalogDatabase], list[Any]]
+        self,
+        client: Any,
+        parts: frozenset[CatalogPart],
+        run: Callable[[CatalogDatabase], list[Any]],
     ) -> None:
         self._client = client
         self._parts = parts

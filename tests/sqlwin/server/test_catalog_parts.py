@@ -13,7 +13,7 @@ import sqlglot
 import sqlwin
 from runtime.errors import SetupError
 from runtime.spark.on_demand import SparkOnDemand
-from sqlwin.server.catalog.parts import Part
+from sqlwin.server.catalog.parts import CatalogPart
 from sqlwin.server.catalog.relations import catalog_relations
 from sqlwin.server.catalog.rewrite import rewrite_query
 from sqlwin.server.catalog.tables import (
@@ -36,19 +36,19 @@ OBJECTS = ServedObjects(
 )
 
 
-def parts(query: str) -> set[Part]:
+def parts(query: str) -> set[CatalogPart]:
     return set(rewrite_query(sqlglot.parse_one(query, dialect="postgres")).parts)
 
 
 @pytest.mark.parametrize(
     ("part", "without"),
     [
-        (Part.TABLES, ServedObjects(functions=OBJECTS.functions)),
-        (Part.COLUMNS, ServedObjects(OBJECTS.tables, None, OBJECTS.functions)),
-        (Part.FUNCTIONS, ServedObjects(OBJECTS.tables, OBJECTS.columns)),
+        (CatalogPart.TABLES, ServedObjects(functions=OBJECTS.functions)),
+        (CatalogPart.COLUMNS, ServedObjects(OBJECTS.tables, None, OBJECTS.functions)),
+        (CatalogPart.FUNCTIONS, ServedObjects(OBJECTS.tables, OBJECTS.columns)),
     ],
 )
-def test_a_query_of_a_catalog_asks_for_its_rows(part: Part, without: ServedObjects) -> None:
+def test_a_query_of_a_catalog_asks_for_its_rows(part: CatalogPart, without: ServedObjects) -> None:
     whole, partial = (catalog_rows(objects, ClientFacts()) for objects in (OBJECTS, without))
     for schema, name in catalog_relations():
         if whole.get((schema, name)) != partial.get((schema, name)):
@@ -62,16 +62,16 @@ def test_a_query_of_a_catalog_asks_for_its_rows(part: Part, without: ServedObjec
         ("SELECT pg_backend_pid(), current_database(), current_setting('jit')", set()),
         ("SELECT typname FROM pg_type WHERE oid = 23", set()),
         ("SELECT nspname FROM pg_catalog.pg_namespace", set()),
-        ("SELECT setting FROM pg_settings", {Part.CLIENT}),
-        ("SELECT relname FROM pg_class", {Part.TABLES}),
-        ("SELECT relname, relnatts FROM pg_class", {Part.TABLES, Part.COLUMNS}),
-        ("SELECT 't'::regclass", {Part.TABLES}),
-        ("SELECT to_regclass('t')", {Part.TABLES}),
-        ("SELECT attrelid::regclass FROM pg_attribute", {Part.TABLES, Part.COLUMNS}),
-        ("SELECT proname FROM pg_proc", {Part.FUNCTIONS}),
+        ("SELECT setting FROM pg_settings", {CatalogPart.CLIENT}),
+        ("SELECT relname FROM pg_class", {CatalogPart.TABLES}),
+        ("SELECT relname, relnatts FROM pg_class", {CatalogPart.TABLES, CatalogPart.COLUMNS}),
+        ("SELECT 't'::regclass", {CatalogPart.TABLES}),
+        ("SELECT to_regclass('t')", {CatalogPart.TABLES}),
+        ("SELECT attrelid::regclass FROM pg_attribute", {CatalogPart.TABLES, CatalogPart.COLUMNS}),
+        ("SELECT proname FROM pg_proc", {CatalogPart.FUNCTIONS}),
     ],
 )
-def test_a_query_asks_for_no_more(query: str, needed: set[Part]) -> None:
+def test_a_query_asks_for_no_more(query: str, needed: set[CatalogPart]) -> None:
     assert parts(query) == needed
 
 
