@@ -174,6 +174,10 @@ class ColumnScope:
                 return self._shifted(node)
             case exp.Add() | exp.Sub() | exp.Mul() | exp.Mod() | exp.Div():
                 return self._arithmetic(node)
+            case exp.IntDiv():
+                operands = (self.value(node.this), self.value(node.expression))
+                require(all(operand.type in _INTEGERS for operand in operands))
+                return Value("bigint", True)
             case exp.Case() if node.this is None:
                 for branch in node.args["ifs"]:
                     self.condition(branch.this)

@@ -37,6 +37,7 @@ KNOWN = [
     *(f"SELECT SUM({a}) AS s, AVG({a}) AS m, MIN({a}) AS a, MAX({a}) AS z FROM t" for a in NUMBERS),
     *(f"SELECT k, COUNT({a}) AS n, COUNT(DISTINCT {a}) AS c FROM t GROUP BY k" for a in TABLE),
     *(f"SELECT MIN({a}) AS a, MAX({a}) AS z FROM t" for a in TABLE),
+    *(f"SELECT {a} DIV {b} AS q, 7 DIV {a} AS r FROM t" for a in NUMBERS[:4] for b in ("i4", "i8")),
     "SELECT k, ROUND(AVG(i4), 1) AS mean FROM t GROUP BY k HAVING COUNT(*) >= 5 ORDER BY mean DESC, k",
     "SELECT k, COUNT(*) AS n FROM t GROUP BY k HAVING n > 1 ORDER BY n, COUNT(*) LIMIT 10",
     "SELECT DISTINCT k, day FROM t ORDER BY day",
