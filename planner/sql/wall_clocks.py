@@ -8,6 +8,7 @@ such calls so that the wall-clock time is preserved, as in Flink and the SQL sta
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from sqlglot import exp
 
@@ -60,9 +61,9 @@ _LENGTHS = {
 def keep_wall_clocks(tree: exp.Expr, type_of: TypeOf) -> bool:
     """Rewrite calls on times without a zone, in place; return whether there were any.
 
-    Handles TO_TIMESTAMP of a text, DATE_TRUNC, DATE_FORMAT and TIMESTAMPDIFF, and TO_TIMESTAMP_LTZ
-    of a number whose precision is not constant. Other calls on instants and numbers are left to
-    Spark.
+    Handles TO_TIMESTAMP of a text, DATE_TRUNC, DATE_FORMAT and TIMESTAMPDIFF, TO_TIMESTAMP_LTZ of a
+    number whose precision is not constant, and EXTRACT of the field EPOCH. Other calls on instants
+    and numbers are left to Spark.
 
     A unit or pattern means the same however it is written: as a literal, a constant expression or
     a column. A pattern that is not constant fails for rows whose result would need another type, or
@@ -98,13 +99,13 @@ def _type_of_own_calls(type_of: TypeOf) -> TypeOf:
     return type_or_none
 
 
-def _calls(tree: exp.Expr) -> Iterator[exp.Anonymous]:
+def _calls(tree: exp.Expr) -> Iterator[exp.Expr]:
     parts: list[exp.Expr] = [tree]
     if isinstance(tree, exp.Query):
         parts = [p for p in tree.iter_expressions() if p.arg_key not in ("from_", "with_")]
     for part in parts:
         for node in part.walk(prune=lambda node: isinstance(node, exp.Query)):
-            if isinstance(node, exp.Anonymous) and node.name.upper() in _REWRITES:
+            if isinstance(node, exp.Anonymous | KeywordCall) and node.name.upper() in _REWRITES:
                 yield node
 
 
@@ -239,11 +240,30 @@ def _timestampdiff(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
     return exp.Paren(this=exp.IntDiv(this=exp.Paren(this=between), expression=length))
 
 
-_REWRITES: dict[str, Callable[[exp.Anonymous, TypeOf], exp.Expr | None]] = {
+def _extract(call: exp.Expr, type_of: TypeOf) -> exp.Expr | None:
+    """Return whole seconds since 1970 for the field EPOCH, which Spark lacks."""
+    field, *time = call.expressions
+    if field.name.upper() != "EPOCH" or len(time) != 1:
+        return None
+    type_ = type_of(time[0])
+    if type_ == "timestamp":
+        micros = function_call("UNIX_MICROS", time[0])
+        return exp.Paren(this=exp.IntDiv(this=micros, expression=literal(1_000_000)))
+    local = _to_wall_clock(time[0], type_)
+    if local is None:
+        return None
+    start = exp.Var(this="TIMESTAMP_NTZ '1970-01-01 00:00:00'")
+    since = exp.Sub(this=exp.Paren(this=local), expression=start)
+    length = exp.Var(this=f"INTERVAL {_LENGTHS['SECOND']}")
+    return exp.Paren(this=exp.IntDiv(this=exp.Paren(this=since), expression=length))
+
+
+_REWRITES: dict[str, Callable[[Any, TypeOf], exp.Expr | None]] = {
     "DATEDIFF": _timestampdiff,
     "DATE_DIFF": _timestampdiff,
     "DATE_FORMAT": _date_format,
     "DATE_TRUNC": _date_trunc,
+    "EXTRACT": _extract,
     "TIMESTAMPDIFF": _timestampdiff,
     "TO_TIMESTAMP": _to_timestamp,
     "TO_TIMESTAMP_LTZ": _to_timestamp_ltz,

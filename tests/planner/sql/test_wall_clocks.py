@@ -44,6 +44,12 @@ HOUR = "((ts) - MAKE_DT_INTERVAL(0, 0, MINUTE(ts), EXTRACT(SECOND FROM ts)))"
             "TIMESTAMPDIFF(HOUR, ts, TO_TIMESTAMP(s))",
             "(((TO_TIMESTAMP_NTZ(s)) - (ts)) DIV INTERVAL '1' HOUR)",
         ),
+        ("EXTRACT(EPOCH FROM at)", "(UNIX_MICROS(at) DIV 1000000)"),
+        (
+            "EXTRACT(epoch FROM ts)",
+            "(((ts) - TIMESTAMP_NTZ '1970-01-01 00:00:00') DIV INTERVAL '1' SECOND)",
+        ),
+        ("EXTRACT(YEAR FROM ts)", "EXTRACT(YEAR FROM ts)"),
         ("DATEDIFF(DAY, d, ts)", "(((ts) - (CAST(d AS TIMESTAMP_NTZ))) DIV INTERVAL '1' DAY)"),
     ],
 )
