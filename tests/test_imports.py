@@ -216,8 +216,8 @@ MAY_IMPORT = {
     ),
     "sqlwin.engine": "runtime runtime.spark sqlwin.config sqlwin.console py4j pyspark",
     "sqlwin.server": (
-        "runtime runtime.spark runtime.spec sqlwin.control sqlwin.dbapi sqlwin.result "
-        "sqlwin.server.reading sqlwin.session sqlwin.statements pg_mimic sqlglot"
+        "planner.sql runtime runtime.spark runtime.spec sqlwin.control sqlwin.dbapi sqlwin.parser "
+        "sqlwin.result sqlwin.server.reading sqlwin.session sqlwin.statements pg_mimic sqlglot"
     ),
     "sqlwin.server.reading": (
         "planner.sql runtime runtime.scan runtime.spark sqlwin.catalog.spark.functions "

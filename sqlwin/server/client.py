@@ -13,6 +13,7 @@ from pg_mimic.middleware import set_show, transaction_control
 from pg_mimic.session import CallbackStatement, StaticStatement
 
 from runtime.errors import SqlwinError
+from runtime.spec.table import Column
 from sqlwin.control import SessionControl
 from sqlwin.dbapi.rows import FetchedRows, columns_of, count_of, is_unbounded, rows_of
 from sqlwin.result import Result
@@ -25,6 +26,8 @@ from sqlwin.server.cursors import answer_cursors, cursors_of
 from sqlwin.server.jobs import ClientJobs, Pools
 from sqlwin.server.objects import SessionObjects
 from sqlwin.server.parameters import parameter_values
+from sqlwin.server.postgres.names import ColumnNames
+from sqlwin.server.postgres.statement import Translated, translate
 from sqlwin.server.reading.guard import ReadingGuard
 from sqlwin.server.translation import (
     SQLSTATES,
@@ -32,7 +35,6 @@ from sqlwin.server.translation import (
     UNSUPPORTED,
     ClientText,
     oid_of,
-    read_text,
     result_value,
     sample_value,
 )
@@ -121,6 +123,25 @@ class ServedSession:
         self.objects = SessionObjects(self.control)
         self.pools = Pools()
 
+    def columns_of(self, table: tuple[str, ...]) -> Sequence[Column]:
+        """Return the columns of a table or view, none if it has no such name or cannot be read.
+
+        Files and other names that only a guard may allow have no columns here.
+        """
+        is_table = self.control.is_declared(table) or (
+            self.control.has_spark and self.control.is_known_to_spark(table)
+        )
+        if not is_table:
+            return ()
+        spec = self.control.table_spec(table[-1]) if len(table) == 1 else None
+        if spec is not None and spec.columns and all(column.type for column in spec.columns):
+            # the schema may start Spark
+            return [Column(c.name, str(c.type), c.nullable) for c in spec.columns]
+        try:
+            return self.control.schema_of(table, waits=True) or ()
+        except SqlwinError:
+            return ()
+
 
 class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
     """A client. Its statements run one after the other in a thread of its own.
@@ -154,7 +175,7 @@ class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
             if not isinstance(answered, CallbackStatement):
                 return answered
         statement = ClientStatement(self, sql, param_oids)
-        await self.run(statement.read)
+        await self.run(statement.read, statement.place)
         return statement
 
     def ask_catalogs(self, parts: frozenset[CatalogPart], ask: Callable[[CatalogDatabase], T]) -> T:
@@ -202,15 +223,19 @@ class PostgresClient(pg_mimic.Session):  # type: ignore[misc]
         """Free rows that the client does not fetch, after the statement that runs now."""
         self._jobs.submit(rows.close)
 
-    async def run(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T], place: Callable[[int], int] | None = None) -> T:
         """Run work in the client's thread. Cancelling it cancels its Spark jobs.
+
+        Args:
+            work: The work.
+            place: Function that returns the place in the client's text of a place in an error.
 
         Raises:
             PgError: The work raised a SqlwinError.
         """
 
         def run() -> T:
-            with _postgres_errors():
+            with _postgres_errors(place):
                 return work()
 
         return await self._jobs.run(run)
@@ -226,6 +251,9 @@ class _postgres_errors:
         PgError: The block raised a SqlwinError.
     """
 
+    def __init__(self, place: Callable[[int], int] | None) -> None:
+        self._place = place
+
     def __enter__(self) -> None:
         """Enter the block."""
 
@@ -237,7 +265,8 @@ class _postgres_errors:
         if error.hint is not None:
             fields["H"] = error.mask.text(error.hint)
         if error.position is not None and error.file is None:
-            fields["P"] = str(error.position.offset + 1)
+            offset = error.position.offset
+            fields["P"] = str((offset if self._place is None else self._place(offset)) + 1)
         sqlstate = SQLSTATES.get(error.kind, SYSTEM_ERROR)
         raise PgError(sqlstate, error.mask.text(error.message), **fields) from error
 
@@ -253,7 +282,8 @@ class ClientStatement(pg_mimic.Statement):  # type: ignore[misc]
     def __init__(self, client: PostgresClient, sql: str, param_oids: Sequence[int | None]) -> None:
         self.sql = sql
         self._client = client
-        self._text = ClientText("", ())
+        self._translated = Translated(ClientText("", ()), {}, ColumnNames())
+        self._text = self._translated.text
         self._script = SqlScript("", ())
         self._has_rows = False
         self._values: list[object] | None = None
@@ -267,14 +297,19 @@ class ClientStatement(pg_mimic.Statement):  # type: ignore[misc]
             SqlwinError: The statement is invalid.
             PgError: It is not allowed.
         """
-        self._text = read_text(self.sql)
-        if 0 in self._text.numbers:
-            raise PgError(UNDEFINED_PARAMETER, "there is no parameter $0")
         missing = _MISSING.match(self.sql)
         if missing:
             raise PgError(UNSUPPORTED, f"the server has no {missing[1].upper()}")
-        n_parameters = max(self._text.numbers, default=0)
-        self.param_oids += [None] * (n_parameters - len(self.param_oids))
+        served = self._client.served
+        self._translated = translated = translate(
+            self.sql, served.columns_of, served.quotes, self.param_oids
+        )
+        self._text = translated.text
+        if 0 in self._text.numbers:
+            raise PgError(UNDEFINED_PARAMETER, "there is no parameter $0")
+        n_parameters = max(map(abs, self._text.numbers), default=0)
+        n_parameters = max(n_parameters, len(self.param_oids))
+        self.param_oids = [translated.oids.get(number + 1) for number in range(n_parameters)]
         self._script = script = read_script(self._text.text)
         if len(script.statements) != 1:
             raise PgError(UNSUPPORTED, f"expected one statement, but got {len(script.statements)}")
@@ -287,6 +322,10 @@ class ClientStatement(pg_mimic.Statement):  # type: ignore[misc]
         self._has_rows = returns_rows(statement)
         if self._client.served.guard is not None:
             self._client.served.guard.check_statement(statement)
+
+    def place(self, offset: int) -> int:
+        """Return the place in the client's text of a place in the translated one."""
+        return self._translated.place(offset)
 
     def bind(self, params: list[Any]) -> ClientPortal:
         """Return the statement with values for its parameters. Does not run it.
@@ -309,11 +348,13 @@ class ClientStatement(pg_mimic.Statement):  # type: ignore[misc]
         values = self._values
         if values is None:
             values = self._text.values([sample_value(oid) for oid in self.param_oids])
-        result = await self._client.run(lambda: self.run(values))
+        result = await self._client.run(lambda: self.run(values), self.place)
         if self._values is values or not values:
             self._result = result
         columns = columns_of(result) or ()
-        return [ResultColumn(column.name, oid_of(column.type)) for column in columns]
+        names = self._translated.names.of([column.name for column in columns])
+        types = [oid_of(column.type) for column in columns]
+        return [ResultColumn(*column) for column in zip(names, types, strict=True)]
 
     def take_result(self, values: list[object]) -> Result:
         """Return the result for some values: the one that was described, or a new one."""

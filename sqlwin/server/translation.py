@@ -6,11 +6,15 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from sqlglot import exp
+
 from runtime.errors import AnalysisError, ErrorKind
+from sqlwin.server.intervals import read_interval
+from sqlwin.statements.literals import SqlLiteral
 
 # OIDs of PostgreSQL's types, from its pg_type
 BOOL, BYTEA, CHAR, INT8, INT2, INT4, TEXT, OID = 16, 17, 18, 20, 21, 23, 25, 26
@@ -38,6 +42,7 @@ _TYPES: dict[str, tuple[int, int, str]] = {
     "timestamp_ntz": (TIMESTAMP, 1115, "timestamp"),
 }
 _ELEMENTS = {array: element for element, array, _ in _TYPES.values()}
+_ELEMENTS[1187] = INTERVAL
 _NESTED = ("array", "map", "struct", "row")
 
 # -- texts -----------------------------------------------------------------------------------------
@@ -59,7 +64,8 @@ class ClientText:
 
     Attributes:
         text: The statement, with `?` for `$1`.
-        numbers: For each `?`, the number of the client's parameter, from 1.
+        numbers: For each `?`, the number of the client's parameter, from 1. Negative: whether the
+            parameter, a list, has items.
     """
 
     text: str
@@ -74,24 +80,34 @@ class ClientText:
         missing = [number for number in self.numbers if number > len(parameters)]
         if missing:
             raise AnalysisError(f"the parameter ${missing[0]} has no value")
-        return [parameters[number - 1] for number in self.numbers]
+        return [self._value(number, parameters) for number in self.numbers]
+
+    def _value(self, number: int, parameters: Sequence[object]) -> object:
+        value = parameters[abs(number) - 1]
+        if number < 0:
+            return None if value is None else value != []
+        # IN needs an item
+        return [None] if value == [] and -number in self.numbers else value
 
 
-def read_text(sql: str) -> ClientText:
+def read_text(sql: str, *, is_translated: bool = False) -> ClientText:
     r"""Return a client's statement in sqlwin's spelling.
 
     `$1` becomes `?`, E'text' a string, and the schema `public`, which has all tables, is dropped.
+    In a translated text, `$1?` is whether the list `$1` has items.
 
     Example:
         >>> read_text("SELECT $2, $1 FROM public.t WHERE k = '$1' -- $3")
         ClientText(text="SELECT ? , ?  FROM        t WHERE k = '$1' -- $3", numbers=(2, 1))
     """
-    numbers = []
+    numbers: list[int] = []
 
     def spell(match: re.Match[str]) -> str:
         if match["parameter"]:
-            numbers.append(int(match["number"]))
-            return "?".ljust(len(match[0]))
+            number = int(match["number"])
+            is_flag = is_translated and sql[match.end() : match.end() + 1] == "?"
+            numbers.append(-number if is_flag else number)
+            return "?".ljust(len(match[0]))[is_flag:]
         if match["public"]:
             return " " * len(match[0])
         if match["string"]:
@@ -107,6 +123,10 @@ def read_text(sql: str) -> ClientText:
 def _timestamp_of_zone(text: str) -> datetime:
     value = datetime.fromisoformat(text)
     return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+
+
+def _timestamp(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=None)
 
 
 def _bytes(text: str) -> bytes:
@@ -132,6 +152,17 @@ def _integer(n_bytes: int) -> Callable[[str], int]:
     return read
 
 
+def _interval(text: str) -> object:
+    months, micros = read_interval(text)
+    if months and micros:
+        raise ValueError
+    if not months:
+        return timedelta(microseconds=micros)
+    unit = exp.Var(this="MONTH")
+    node = exp.Interval(this=exp.Literal.string(str(months)), unit=unit)
+    return SqlLiteral(f"INTERVAL '{months}' MONTH", node)
+
+
 _TRUE, _FALSE = ("t", "true", "1", "on", "yes", "y"), ("f", "false", "0", "off", "no", "n")
 _READERS: dict[int, Callable[[str], object]] = {
     BOOL: _boolean,
@@ -139,13 +170,14 @@ _READERS: dict[int, Callable[[str], object]] = {
     DATE: date.fromisoformat,
     FLOAT4: float,
     FLOAT8: float,
+    INTERVAL: _interval,
     INT2: _integer(2),
     INT4: _integer(4),
     INT8: _integer(8),
     OID: int,
     NUMERIC: Decimal,
     TIME: time.fromisoformat,
-    TIMESTAMP: datetime.fromisoformat,
+    TIMESTAMP: _timestamp,
     TIMESTAMPTZ: _timestamp_of_zone,
 }
 # Values with which a statement is planned while its parameters are unknown
@@ -155,6 +187,7 @@ _SAMPLES: dict[int, object] = {
     DATE: date(1970, 1, 1),
     FLOAT4: 0.0,
     FLOAT8: 0.0,
+    INTERVAL: timedelta(days=1),
     INT2: 0,
     INT4: 0,
     INT8: 0,
@@ -217,6 +250,21 @@ def oid_of(sql_type: str) -> int:
     if name == "interval":
         return TEXT if re.search("year|month", sql_type.lower()) else INTERVAL
     return JSON if name in _NESTED else TEXT
+
+
+_NAMES = {oid: name for name, (oid, _, _) in reversed(_TYPES.items())} | {INTERVAL: "interval"}
+
+
+def type_of_oid(oid: int | None) -> str | None:
+    """Return the type of an OID, None for texts and types that sqlwin lacks.
+
+    Example:
+        >>> type_of_oid(1184), type_of_oid(1007), type_of_oid(25)
+        ('timestamp', 'array<int>', None)
+    """
+    if oid in _ELEMENTS:
+        return f"array<{_NAMES[_ELEMENTS[oid]]}>"
+    return None if oid in (TEXT, VARCHAR) else _NAMES.get(oid or 0)
 
 
 def result_value(value: Any, oid: int) -> Any:

@@ -79,7 +79,7 @@ _RESERVED = frozenset(
 
 # Functions that only PostgreSQL has, and that ask for the connection or for the catalogs
 _ONLY_POSTGRES = frozenset(
-    "col_description current_schemas current_setting format_type generate_series inet_client_addr "
+    "col_description current_schemas current_setting format_type inet_client_addr "
     "inet_server_addr inet_server_port obj_description quote_ident session_user set_config "
     "shobj_description to_regclass to_regtype txid_current current_database current_schema "
     "current_user version".split()
@@ -150,7 +150,8 @@ def _is_catalog(table: exp.Table) -> bool:
 
 def _is_only_postgres(call: exp.Func) -> bool:
     name = _NAMES.get(type(call)) or function_name(call)
-    return name in _ONLY_POSTGRES or name.startswith(("pg_", "_pg_", "has_"))
+    is_of_catalogs = name.startswith(("pg_", "_pg_", "has_")) and name != "pg_typeof"
+    return name in _ONLY_POSTGRES or is_of_catalogs
 
 
 def _name_parts(query: exp.Expr) -> None:
