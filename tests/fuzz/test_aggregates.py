@@ -26,6 +26,7 @@ from tests.unstarted import unstarted_spark
 MOST_DIGITS = 38
 START = dt.datetime.fromisoformat("2026-03-01")
 MINUTE = dt.timedelta(minutes=1)
+MICROSECOND = dt.timedelta(microseconds=1)
 KEYS = ("a", "b")
 INTEGERS = {"tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64()}
 
@@ -55,12 +56,21 @@ class Drawn:
         return self.is_decimal or pa.types.is_integer(self.type) or self.is_float
 
     @property
+    def is_interval(self) -> bool:
+        return pa.types.is_duration(self.type)
+
+    @property
     def is_float(self) -> bool:
         return pa.types.is_floating(self.type)
 
 
-def draw_type(draw: Choices) -> Drawn:
-    kind = draw.one_of(["decimal"] * 8 + [*INTEGERS, "double", "string", "boolean", "date", "time"])
+def draw_type(draw: Choices, more: Sequence[str] = ()) -> Drawn:
+    kinds = ["decimal"] * 8 + [*INTEGERS, "double", "string", "boolean", "date", "time"]
+    kind = draw.one_of([*kinds, *more])
+    if kind == "interval":
+        return Drawn(
+            pa.duration("us"), lambda c: dt.timedelta(microseconds=c.pick(1 << 40) - (1 << 39))
+        )
     if kind == "decimal":
         precision = draw.between(1, MOST_DIGITS + 1)
         scale = draw.between(0, precision + 1)
@@ -94,6 +104,8 @@ def draw_type(draw: Choices) -> Drawn:
 
 
 def _sum(values: Values, of: Drawn) -> tuple[Any, pa.DataType]:
+    if of.is_interval:
+        return sum(values, dt.timedelta()) if values else None, of.type
     if of.is_decimal:
         type_ = pa.decimal128(min(of.type.precision + 10, MOST_DIGITS), of.type.scale)
         with localcontext() as context:
@@ -104,6 +116,11 @@ def _sum(values: Values, of: Drawn) -> tuple[Any, pa.DataType]:
 
 
 def _average(values: Values, of: Drawn) -> tuple[Any, pa.DataType]:
+    if of.is_interval:
+        micros = Fraction(sum(value // MICROSECOND for value in values), max(len(values), 1))
+        # halves are rounded away from zero
+        rounded = int(abs(micros) + Fraction(1, 2)) * (-1 if micros < 0 else 1)
+        return rounded * MICROSECOND if values else None, of.type
     if not of.is_decimal:
         return sum(values) / len(values) if values else None, pa.float64()
     scale = min(of.type.scale + 4, MOST_DIGITS)
@@ -185,6 +202,8 @@ OF_BOOLEANS: dict[str, Definition] = {
     "BOOL_OR(x)": _of_values(any),
     "COUNT_IF(x)": lambda values, of: (sum(values), pa.int64()),
 }
+# Types whose values only Spark computes, several times as often as another type
+INTERVALS = ("interval",) * 4
 # Aggregates that need the time of rows, which only windows have
 BY_TIME = ("FIRST_VALUE(x)", "LAST_VALUE(x)", "MIN_BY(x, ts) FILTER (WHERE x IS NOT NULL)")
 
@@ -198,6 +217,7 @@ def aggregates_of(of: Drawn) -> dict[str, Definition]:
     """Return the aggregates of a type."""
     aggregates = dict(ANY_TYPE)
     aggregates |= OF_NUMBERS if of.is_number else {}
+    aggregates |= without(OF_NUMBERS, MOMENTS) if of.is_interval else {}
     aggregates |= OF_INTEGERS if pa.types.is_integer(of.type) else {}
     return aggregates | (OF_BOOLEANS if pa.types.is_boolean(of.type) else {})
 
@@ -255,10 +275,26 @@ def write_rows(draw: Choices, of: Drawn, path: Path) -> list[Row]:
     table = {
         "ts": pa.array([START + minute * MINUTE for minute, _, _ in rows], pa.timestamp("us")),
         "k": pa.array([key for _, key, _ in rows]),
-        "x": pa.array([value for _, _, value in rows], of.type),
+        "x": pa.array([_stored(value) for _, _, value in rows], _stored_type(of)),
     }
     pq.write_table(pa.table(table), path)
     return sorted(rows)
+
+
+def _stored(value: Any) -> Any:
+    return START + value if isinstance(value, dt.timedelta) else value
+
+
+def _stored_type(of: Drawn) -> pa.DataType:
+    """Return the type of the column in the file: Parquet has no intervals, so a time stands for one."""
+    return pa.timestamp("us") if of.is_interval else of.type
+
+
+def source_of(of: Drawn, path: Path) -> str:
+    """Return the rows of a file with the values in column `x`."""
+    if not of.is_interval:
+        return f"'{path}'"
+    return f"(SELECT ts, k, x - TIMESTAMP '{START}' AS x FROM '{path}')"
 
 
 def without(aggregates: dict[str, Definition], texts: Sequence[str]) -> dict[str, Definition]:
@@ -280,7 +316,7 @@ def check(
     calls = draw.sample(list(aggregates), draw.between(1, len(aggregates) + 1))
     items = ", ".join(f"{call} AS c{number}" for number, call in enumerate(calls))
     by = "k, window_end" if window else "k"
-    source = window.format(f"'{path}'") if window else f"'{path}'"
+    source = window.format(source_of(of, path)) if window else source_of(of, path)
     sql = f"SELECT {by}, {items} FROM {source} GROUP BY {by}"
     (result,) = session.execute(sql)
     table = result.to_arrow()
@@ -346,7 +382,7 @@ def test_sparks_own_aggregates_have_the_values_of_the_definitions(
     fresh_session.execute("SET 'sqlwin.in-process.max-bytes' = '0'")
     for seed in seeds:
         draw = Choices(seed)
-        of, path = draw_type(draw), tmp_path / f"{seed}.parquet"
+        of, path = draw_type(draw, INTERVALS), tmp_path / f"{seed}.parquet"
         rows = write_rows(draw, of, path)
         way = draw.one_of(["scan", "aggregation", "one phase"])
         phases = "ONE_PHASE" if way == "one phase" else "AUTO"
@@ -361,6 +397,8 @@ def _check_spark(spark: SparkSession, of: Drawn, rows: list[Row], path: Path) ->
     """Compare Spark's aggregates of a file, without sqlwin, with the definitions."""
     aggregates = without(aggregates_of(of), BY_TIME)
     frame = spark.read.parquet(str(path))
+    if of.is_interval:
+        frame = frame.selectExpr("ts", "k", f"x - TIMESTAMP_NTZ '{START}' AS x")
     frame.createOrReplaceTempView("rows_of_file")
     table = spark.sql(f"SELECT {', '.join(aggregates)} FROM rows_of_file").toArrow()
     present = [value for _, _, value in rows if value is not None]
