@@ -23,14 +23,10 @@ ParameterSet = Sequence[object] | Mapping[str, object]
 _MOST_VALUES = 100_000
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
-# Integers below this are exact as DOUBLE
-_EXACT_DOUBLE = 2**53
-# Digits on each side of the point that DECIMAL(36, 18) holds
-_MOST_DIGITS = 18
 _INTS = range(-(2**31), 2**31)
 _BIGINTS = range(-(2**63), 2**63)
-# Types that hold all values of numbers, the narrowest first
-_NUMBER_TYPES = {"bigint": "BIGINT", "decimal": "DECIMAL(36, 18)", "double": "DOUBLE"}
+# Types of columns that take every number
+_NUMBERS = "tinyint smallint int integer bigint float double decimal string varchar char".split()
 
 
 def combined(
@@ -58,20 +54,20 @@ def combined(
         yield from ((script, values) for values in sets)
         return
     rows: list[Sequence[object]] = []
-    types: list[frozenset[object] | None] = []
+    types: list[object] = []
     for values in sets:
         check_parameters(script, values)
         in_order = row.in_order(values)
         own = row.types(in_order)
-        common = [_common(*pair) for pair in zip(types, own, strict=True)] if rows else own
-        is_full = (len(rows) + 1) * max(1, len(in_order)) > _MOST_VALUES
-        if rows and (is_full or frozenset() in common):
-            yield row.insert(rows, types)
-            rows, common = [], own
+        fits = all(a is None or b is None or a == b for a, b in zip(types, own, strict=False))
+        is_full = (len(rows) + 1) * len(in_order) > _MOST_VALUES
+        if rows and (is_full or not fits):
+            yield row.insert(rows)
+            rows, types = [], []
         rows.append(in_order)
-        types = common
+        types = [a or b for a, b in zip(types, own, strict=True)] if types else own
     if rows:
-        yield row.insert(rows, types)
+        yield row.insert(rows)
 
 
 @dataclass(frozen=True)
@@ -81,15 +77,13 @@ class _Row:
     Attributes:
         part: The INSERT.
         start: Start of the row in its text.
-        takes_numbers: For each parameter, whether it is the value of a column that is no text, so
-            that numbers of all types have the same value in it.
-        is_value: For each parameter, whether it is a whole value of the row.
+        number_types: For each parameter, the type of its column if it takes every number: an INSERT
+            casts a number to it, whatever the number's own type is.
     """
 
     part: StatementText
     start: int
-    takes_numbers: tuple[bool, ...]
-    is_value: tuple[bool, ...]
+    number_types: tuple[str | None, ...]
 
     def in_order(self, values: ParameterSet) -> Sequence[object]:
         """Return the value of each parameter."""
@@ -97,35 +91,32 @@ class _Row:
             return [values[str(parameter.name)] for parameter in self.part.parameters]
         return values
 
-    def types(self, values: Sequence[object]) -> list[frozenset[object] | None]:
-        """Return, for each value, the types that hold it exactly. None: every type does."""
-        return [
-            types_of(value, takes_numbers=takes_numbers)
-            for value, takes_numbers in zip(values, self.takes_numbers, strict=True)
-        ]
+    def types(self, values: Sequence[object]) -> list[object]:
+        """Return, for each value, a key for the values that may share an INSERT; None for NULL."""
+        keys = []
+        for value, number_type in zip(values, self.number_types, strict=True):
+            type_ = type_of(value)
+            is_cast = number_type is not None and _is_number(value)
+            keys.append("number" if is_cast else "bigint" if type_ == "int" else type_)
+        return keys
 
-    def insert(
-        self, rows: Sequence[Sequence[object]], types: Sequence[frozenset[object] | None]
-    ) -> tuple[SqlScript, Sequence[object]]:
-        """Return the INSERT of several rows, whose values have some `types` in common."""
-        columns = zip(self.is_value, zip(*rows, strict=True), types, strict=True)
+    def insert(self, rows: Sequence[Sequence[object]]) -> tuple[SqlScript, Sequence[object]]:
+        """Return the INSERT of several rows with its values."""
         casts = [
-            _number_type(common) if is_value and _has_several_types(values) else None
-            for is_value, values, common in columns
+            number_type if len({type_of(value) for value in values} - {None}) > 1 else None
+            for number_type, values in zip(self.number_types, zip(*rows, strict=True), strict=True)
         ]
         row = ", ".join(self._text(values, casts) for values in rows)
         script = read_script(self.part.text[: self.start] + row)
         return script, [value for values in rows for value in values]
 
     def _text(self, values: Sequence[object], casts: Sequence[str | None]) -> str:
-        """Return the text of a row, with numbers cast to the types that their columns need."""
+        """Return the text of a row, with the numbers of some columns cast."""
         pieces, at = [], self.start
         for parameter, value, cast in zip(self.part.parameters, values, casts, strict=True):
-            is_cast = cast is not None and _literal_type(to_python(value)) is not None
-            pieces += [
-                self.part.text[at : parameter.start],
-                f"CAST(? AS {cast})" if is_cast else "?",
-            ]
+            is_cast = cast is not None and _is_number(value)
+            text = f"CAST(? AS {cast})" if is_cast else "?"
+            pieces += [self.part.text[at : parameter.start], text]
             at = parameter.end
         return "".join([*pieces, self.part.text[at:]])
 
@@ -147,14 +138,13 @@ def _row_of(script: SqlScript, table_of: Callable[[str], TableSpec | None]) -> _
     table = table_of(statement.name[-1]) if len(statement.name) == 1 else None
     if table is not None and table.primary_key:
         return None
-    numeric = set()
-    for item, type_ in zip(items, _target_types(statement, table), strict=False):
-        if type_ is not None and not type_.lower().startswith(("string", "varchar", "char")):
-            numeric.add(item)
+    number_types = {
+        item: type_
+        for item, type_ in zip(items, _target_types(statement, table), strict=False)
+        if type_ is not None and type_.partition("(")[0].strip().lower() in _NUMBERS
+    }
     places = [(parameter.start, parameter.end) for parameter in part.parameters]
-    takes_numbers = tuple(place in numeric for place in places)
-    is_value = tuple(place in items for place in places)
-    return _Row(part, tokens[first].start, takes_numbers, is_value)
+    return _Row(part, tokens[first].start, tuple(map(number_types.get, places)))
 
 
 def _items(part: StatementText, first: int) -> list[tuple[int, int]] | None:
@@ -187,53 +177,17 @@ def _target_types(insert: nodes.Insert, table: TableSpec | None) -> list[str | N
     return [declared.get(name) for name in names]
 
 
-def _common(
-    left: frozenset[object] | None, right: frozenset[object] | None
-) -> frozenset[object] | None:
-    if left is None or right is None:
-        return right if left is None else left
-    return left & right
+def _is_number(value: object) -> bool:
+    plain = to_python(value)
+    return isinstance(plain, int | float | Decimal) and not isinstance(plain, bool)
 
 
-def _has_several_types(values: Iterable[object]) -> bool:
-    """Return whether the literals of numbers have several types, whose common one Spark finds."""
-    return len({_literal_type(to_python(value)) for value in values} - {None}) > 1
-
-
-def _literal_type(value: object) -> object:
-    match value:
-        case bool() | None:
-            return None
-        case int():
-            return "int" if value in _INTS else "bigint"
-        case float():
-            return "double"
-        case Decimal():
-            _, digits, exponent = value.as_tuple()
-            return len(digits), exponent
-    return None
-
-
-def _number_type(common: frozenset[object] | None) -> str | None:
-    """Return the narrowest type of numbers in common, None for other values."""
-    for name, type_ in _NUMBER_TYPES.items():
-        if common is not None and name in common:
-            return type_
-    return None
-
-
-def types_of(value: object, *, takes_numbers: bool) -> frozenset[object] | None:
-    """Return the types that hold a value exactly, None if every type does.
-
-    Args:
-        value: A Python value.
-        takes_numbers: Whether a number may have a wider type than its own.
+def type_of(value: object) -> object:
+    """Return a key that is equal for values whose literals have one type, None for NULL.
 
     Example:
-        >>> sorted(types_of(1, takes_numbers=True)), sorted(types_of(2.5, takes_numbers=True))
-        (['bigint', 'decimal', 'double'], ['double'])
-        >>> sorted(types_of(1, takes_numbers=False)), types_of(None, takes_numbers=False)
-        (['bigint'], None)
+        >>> type_of(1), type_of(2**40), type_of(2.5), type_of(Decimal("2.50")), type_of(None)
+        ('int', 'bigint', 'double', ('decimal', 3, 2), None)
     """
     value = to_python(value)
     match value:
@@ -242,38 +196,27 @@ def types_of(value: object, *, takes_numbers: bool) -> frozenset[object] | None:
         case _ if type(value).__name__ in ("NaTType", "NAType"):  # pandas' NULLs
             return None
         case bool():
-            return frozenset(["boolean"])
-        case int() if value not in _BIGINTS:
-            return frozenset([("decimal", len(str(abs(value))))])
+            return "boolean"
         case int():
-            if not takes_numbers:
-                return frozenset(["bigint"])
-            limits = {"decimal": 10**_MOST_DIGITS, "double": _EXACT_DOUBLE}
-            wider = [name for name, limit in limits.items() if abs(value) < limit]
-            return frozenset(["bigint", *wider])
+            if value in _BIGINTS:
+                return "int" if value in _INTS else "bigint"
+            return "decimal", len(str(abs(value))), 0
         case float():
-            return frozenset(["double"])
+            return "double"
         case Decimal():
             _, digits, exponent = value.as_tuple()
-            scale = -exponent if isinstance(exponent, int) else 0
-            is_usual = 0 <= scale <= _MOST_DIGITS and len(digits) - scale <= _MOST_DIGITS
-            is_common = takes_numbers and is_usual
-            return frozenset(["decimal" if is_common else ("decimal", len(digits), scale)])
+            return "decimal", len(digits), -exponent if isinstance(exponent, int) else 0
         case str():
-            return frozenset(["string"])
+            return "string"
         case bytes() | bytearray() | memoryview():
-            return frozenset(["binary"])
+            return "binary"
         case datetime():
-            return frozenset(["timestamp" if value.tzinfo is None else "timestamp_ltz"])
+            return "timestamp" if value.tzinfo is None else "timestamp_ltz"
         case date():
-            return frozenset(["date"])
+            return "date"
         case list() | tuple() | set() | frozenset():
-            items = [types_of(item, takes_numbers=False) for item in value]
-            return frozenset([("array", frozenset(items))])
+            return "array", frozenset(map(type_of, value))
         case Mapping():
-            pairs = [
-                (types_of(key, takes_numbers=False), key, types_of(item, takes_numbers=False))
-                for key, item in value.items()
-            ]
-            return frozenset([("map", tuple(pairs))])
-    return frozenset([type(value)])
+            pairs = [(type_of(key), key, type_of(item)) for key, item in value.items()]
+            return "map", tuple(pairs)
+    return type(value)

@@ -27,7 +27,7 @@ def fit_dicts(
         types_of_spark: Returns names and types of the columns of any other table.
 
     Raises:
-        AnalysisError: A dict has a key that is no field of the ROW.
+        AnalysisError: The ROW has no field for a key of a dict.
     """
     if not any(FROM_DICT in node.meta for node in insert.ast.find_all(exp.Anonymous)):
         return insert
@@ -82,7 +82,7 @@ def _make_row(value: exp.Anonymous, type_: exp.DataType) -> None:
             names = [field.name for field in fields.values()]
             close = nearest(key.name, names)
             raise AnalysisError(
-                f"the dict has the key `{key.name}`, which is no field of the ROW",
+                f"the ROW has no field `{key.name}`, which is a key of the dict",
                 subjects=(key.name,),
                 hint=f"did you mean `{close}`?" if close else f"fields: {', '.join(names)}",
             )

@@ -20,7 +20,7 @@ from tests.docs import pages
 from tests.goldens import ROOT
 
 PAGE = "docs/integrations.md"
-# Programs whose command no test runs as it stands
+# Programs whose command is not run here, and the reason
 ELSEWHERE = {
     "JupySQL": "not in the extra test; tests/sqlwin/dbapi/test_clients.py runs it if it is there",
     "Harlequin": "not in the extra test; tests/sqlwin/dbapi/test_clients.py runs it if it is there",

@@ -14,6 +14,7 @@ import sqlwin.dbapi as db
 from runtime.spec.table import TableSpec
 from sqlwin.statements.batches import combined
 from sqlwin.statements.split import read_script
+from tests.fuzz.choices import Choices
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_numbers_share_an_insert(
     [
         # as texts, numbers show their type
         ("k", [1, Decimal("2.50"), Decimal("4"), "a"], ["1", "2.50", "4", "a"]),
-        # a large integer is not exact as DOUBLE
+        # a large integer, which is not exact as DOUBLE
         ("n", [2**62 + 1, 1.0], [1, 2**62 + 1]),
     ],
 )
@@ -139,3 +140,42 @@ def test_rows_of_a_table_with_a_key_stay_apart() -> None:
 def test_a_large_batch_has_several_inserts() -> None:
     sizes = [len(values) for _, values in statements("INSERT INTO t VALUES (?)", [(1,)] * 100_001)]
     assert sizes == [100_000, 1]
+
+
+def draw_value(draw: Choices, column: str) -> object:
+    numbers: list[object] = [
+        draw.between(-9, 10),
+        draw.one_of([2**33, 2**53, 2**53 + 1, -(2**40)]),
+        draw.between(-64, 64) / 8,
+        Decimal(draw.between(10_000, 20_000)).scaleb(-draw.between(0, 5)),
+        None,
+    ]
+    texts: list[object] = ["a", "1", "it's ?", None, draw.between(0, 9), Decimal("1.50"), True]
+    return draw.one_of(texts if column == "k" else numbers)
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(6), pytest.param(range(100, 200), marks=pytest.mark.long)], ids=str
+)
+def test_a_batch_has_the_rows_of_one_insert_per_set(
+    connection: db.Connection, tmp_path: Path, seeds: range
+) -> None:
+    for seed in seeds:
+        draw = Choices(seed)
+        columns = draw.sample(["k", "n", "x", "d"], draw.between(1, 5))
+        sets = [tuple(draw_value(draw, c) for c in columns) for _ in range(draw.between(1, 7))]
+        outcomes = []
+        for way in ("batch", "alone"):
+            name = f"o{seed}_{way}"
+            connection.execute(
+                f"CREATE TABLE {name} (k STRING, n BIGINT, x DOUBLE, d DECIMAL(20, 4)) WITH ("
+                f"'connector' = 'filesystem', 'path' = '{tmp_path}/{name}', 'format' = 'parquet')"
+            )
+            insert = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+            if way == "batch":
+                connection.executemany(insert, sets)
+            else:
+                for values in sets:
+                    connection.execute(insert, values)
+            outcomes.append(sorted(connection.execute(f"SELECT * FROM {name}"), key=repr))
+        assert outcomes[0] == outcomes[1], sets

@@ -56,9 +56,11 @@ def test_a_dict_has_the_type_of_its_column(
     assert query(f"INSERT INTO t {sql}", params, table).endswith(expected)
 
 
-def test_a_key_that_is_no_field_is_named() -> None:
+def test_a_key_without_a_field_is_named() -> None:
     table = TableSpec("t", "filesystem", COLUMNS)
-    with pytest.raises(AnalysisError, match="the dict has the key `bb`") as raised:
+    with pytest.raises(
+        AnalysisError, match="the ROW has no field `bb`, which is a key of the dict"
+    ) as raised:
         query("INSERT INTO t (r) VALUES (?)", [{"a": 1, "bb": "x"}], table)
     assert raised.value.hint == "did you mean `b`?"
 
