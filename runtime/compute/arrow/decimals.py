@@ -242,7 +242,8 @@ def to_integers(values: Datum, type_: pa.DataType) -> Datum:
     Raises:
         ComputationError: A value does not fit the type.
     """
-    whole = pc.trunc(values)
+    # Arrow truncates no decimal whose digits are all after the point
+    whole = pc.trunc(pc.cast(values, pa.decimal256(_MOST_WIDE_DIGITS, values.type.scale)))
     try:
         return pc.cast(pc.cast(whole, pa.decimal256(_MOST_WIDE_DIGITS // 2, 0)), type_)
     except pa.ArrowInvalid as error:

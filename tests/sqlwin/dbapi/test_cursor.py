@@ -329,3 +329,10 @@ def test_notes_of_a_result_are_messages(connection: db.Connection, tmp_path: Pat
     ((kind, note),) = cursor.messages
     assert kind is db.Warning
     assert "NULL in `ts`" in note
+
+
+def test_a_decimal_without_digits_before_the_point_is_cast_to_an_integer(
+    connection: db.Connection,
+) -> None:
+    query = "SELECT CAST(0.00001 AS BIGINT) AS a, CAST(-0.99 AS INT) AS b, CAST(? AS BIGINT) AS c"
+    assert connection.execute(query, [Decimal("0.5")]).fetchall() == [(0, 0, 0)]
