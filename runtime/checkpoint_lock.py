@@ -82,7 +82,7 @@ def _locked(directory: str, use: str) -> Iterator[None]:
 
 
 def _substitute(directory: str) -> Path:
-    """Return a directory of this user to lock in place of one in another file system."""
+    """Return the directory of this user that is locked for one in another file system."""
     path = user_directory() / "checkpoints" / hashlib.sha256(directory.encode()).hexdigest()[:32]
     path.mkdir(parents=True, exist_ok=True)
     return path

@@ -215,6 +215,8 @@ def test_rows_that_are_marked_as_deleted_are_left_out(
     with pytest.raises(ExecutionError, match="deletion vectors"):
         fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'; SELECT v FROM t")
     fresh_session.execute("RESET 'execution.runtime-mode'")
+    fresh_session.execute("INSERT INTO t SELECT * FROM t WHERE v = 5")
+    assert values(fresh_session, "SELECT COUNT(*) FROM t WHERE v < 20") == [(16,)]
 
 
 @pytest.mark.slow

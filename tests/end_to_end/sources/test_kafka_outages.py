@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import sqlwin
+from runtime.checkpoint_lock import held_for_rescale
 from tests.end_to_end.sources.test_kafka import PARTITIONS, reading, rows_of
 from tests.observing import wait_until
 from tests.runtime.connectors.kafka.broker import Tansu, start_tansu_behind_a_door
@@ -18,6 +19,12 @@ pytestmark = pytest.mark.long
 
 # Longer than a client waits for a broker that it has never reached
 _OUTAGE_S = 12
+
+
+INSERT = """
+    INSERT INTO o SELECT k, window_end, SUM(v) FROM TABLE(
+      TUMBLE(TABLE readings, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
+    GROUP BY k, window_start, window_end"""
 
 
 @pytest.fixture
@@ -45,11 +52,23 @@ def start(session: sqlwin.Session, door: Door, sink: str, directory: Path) -> sq
           {kafka}, 'topic' = 'readings', 'format' = 'json',
           'scan.startup.mode' = 'earliest-offset');
         CREATE TABLE o (k INT, window_end TIMESTAMP(3), s BIGINT) WITH ({stored});
-        INSERT INTO o SELECT k, window_end, SUM(v) FROM TABLE(
-          TUMBLE(TABLE readings, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
-        GROUP BY k, window_start, window_end""")
+        {INSERT}""")
     assert result.stream is not None
     return result.stream
+
+
+def expected() -> list[tuple[int, int, int]]:
+    """Return the sums of the windows of two minutes, except the last ones."""
+    return [
+        (k, end, sum(second * 10 + k for second in range(end - 10, end)))
+        for k in range(PARTITIONS)
+        for end in range(10, 120, 10)
+    ]
+
+
+def written(session: sqlwin.Session) -> list[tuple[int, int, int]]:
+    query = "SELECT k, SECOND(window_end) + 60 * MINUTE(window_end) AS second, s FROM o"
+    return sorted((row.k, row.second, row.s) for row in rows_of(session, query))
 
 
 def waiting_for(session: sqlwin.Session) -> str:
@@ -75,17 +94,11 @@ def test_a_stream_goes_on_after_an_outage(
     wait_until(lambda: seconds_away(fresh_session) >= _OUTAGE_S, explain=stream.failure)
     door.open()
     send(broker, 60, 120)
-    query = "SELECT k, SECOND(window_end) + 60 * MINUTE(window_end) AS second, s FROM o"
-    expected = [
-        (k, end, sum(second * 10 + k for second in range(end - 10, end)))
-        for k in range(PARTITIONS)
-        for end in range(10, 120, 10)
-    ]
-    found = lambda: sorted((r.k, r.second, r.s) for r in rows_of(fresh_session, query))  # noqa: E731
-    wait_until(lambda: len(found()) >= len(expected), explain=stream.failure)
+    n_windows = len(expected())
+    wait_until(lambda: len(written(fresh_session)) >= n_windows, explain=stream.failure)
     assert "not reachable" not in waiting_for(fresh_session)
     stream.stop()
-    assert found() == expected
+    assert written(fresh_session) == expected()
 
 
 def test_an_outage_beyond_the_limit_is_one_line(
@@ -106,4 +119,20 @@ def test_an_outage_beyond_the_limit_is_one_line(
     assert caught.value.hint == (
         "'sqlwin.retry-timeout' is 6 s; run the statement again once it can be reached"
     )
+    wait_until(lambda: is_free(tmp_path / "checkpoints" / "o"))
+    door.open()
+    (*_, result) = fresh_session.execute(INSERT)
+    assert result.stream is not None
+    send(broker, 60, 120)
+    wait_until(lambda: written(fresh_session) == expected(), explain=result.stream.failure)
+    result.stream.stop()
     fresh_session.execute("RESET 'sqlwin.retry-timeout'")
+
+
+def is_free(checkpoint: Path) -> bool:
+    """Return whether no stream uses a checkpoint."""
+    try:
+        with held_for_rescale(str(checkpoint)):
+            return True
+    except sqlwin.SqlwinError:
+        return False

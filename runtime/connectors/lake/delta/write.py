@@ -56,6 +56,9 @@ _KNOWN_FEATURES = frozenset(
         "timestampNtz",
         "v2Checkpoint",
         "vacuumProtocolCheck",
+        # listed in tables without such a column too; reading the columns refuses the others
+        "variantType",
+        "variantType-preview",
     )
 )
 # Up to this version features have no names, so the table is searched for unsupported ones
@@ -282,7 +285,8 @@ def _check_writable(table: DeltaTable, overwrite: bool) -> None:
     if configuration.get("delta.columnMapping.mode", "none") != "none":
         unknown.append("columnMapping")
     if unknown:
-        raise UnreadableError(f"it requires the feature {unknown[0]}, which sqlwin cannot write")
+        s = "s" if len(unknown) > 1 else ""
+        raise UnreadableError(f"sqlwin cannot write its feature{s} {', '.join(unknown)}")
     if overwrite and configuration.get("delta.appendOnly", "false").lower() == "true":
         raise UnreadableError("its rows cannot be replaced, because delta.appendOnly is true")
 
