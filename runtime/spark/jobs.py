@@ -107,16 +107,19 @@ def cancel_until(spark: Any, group: str, is_over: Callable[[], bool]) -> None:
 def running_tasks(spark: Any, group: str) -> int:
     """Return the number of tasks of `group` that hold a slot, also after their job has ended.
 
-    0 over Spark Connect, which does not tell.
+    0 over Spark Connect, which does not tell, and once Spark has stopped.
     """
     context = getattr(spark, "sparkContext", None)
     if context is None or is_stopped(spark):
         return 0
-    status = context.statusTracker()
-    jobs = map(status.getJobInfo, status.getJobIdsForGroup(group))
-    stages = {stage for job in jobs if job is not None for stage in job.stageIds}
-    infos = map(status.getStageInfo, stages)
-    return sum(info.numActiveTasks for info in infos if info is not None)
+    try:
+        status = context.statusTracker()
+        jobs = map(status.getJobInfo, status.getJobIdsForGroup(group))
+        stages = {stage for job in jobs if job is not None for stage in job.stageIds}
+        infos = map(status.getStageInfo, stages)
+        return sum(info.numActiveTasks for info in infos if info is not None)
+    except (*spark_or_java_error(), OSError, AttributeError):
+        return 0  # a context that stops meanwhile has no Java object
 
 
 def run_interruptibly(spark: SparkSession, work: Callable[[], T]) -> T:

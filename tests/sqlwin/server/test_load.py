@@ -62,7 +62,7 @@ def test_tasks_that_ignore_the_cancellation_are_reported(
     # a task looks whether it is cancelled once per 1,000 rows of a range
     query = (
         "SELECT SUM(HASH(id + n)) FROM "
-        "(SELECT id, EXPLODE(SEQUENCE(1, 1200000)) AS n FROM range(0, 1000, 1, 1)) AS numbers"
+        "(SELECT id, EXPLODE(SEQUENCE(1, 250000)) AS n FROM range(0, 1000, 1, 1)) AS numbers"
     )
     served = ServedSession(fresh_session, can_write=False, double_quotes="identifier")
     jvm: Any = fresh_session.spark._jvm
