@@ -58,6 +58,7 @@ def counts(db: sqlwin.Session, condition: str) -> dict[str, int]:
     }
 
 
+@pytest.mark.long
 def test_the_arrow_scan_counts_rows_partials_and_windows(flights: sqlwin.Session) -> None:
     expected = counts(flights, CONDITIONS["arrow"])
     [query] = flights.explain_queries(HOP.format(condition=CONDITIONS["arrow"]), analyze=True)

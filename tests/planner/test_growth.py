@@ -163,7 +163,7 @@ def conditions_on_groups(n: int) -> str:
     return f"SELECT window_end, SUM(x) AS s {WINDOWS} {GROUPED} HAVING {having}"
 
 
-@pytest.mark.variants(3)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("is_stream", [False, True], ids=["batch", "stream"])
 @pytest.mark.parametrize(
     "query",
@@ -185,7 +185,7 @@ def test_it_costs_as_much_more_as_the_statement_is_longer(
     assert cost(query(40), is_stream=is_stream) < 7 * cost(query(10), is_stream=is_stream)
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("query", [sum_of_columns, sum_in_parentheses])
 def test_a_chain_of_operators_is_not_written_down_at_each_of_them(
     query: Callable[[int], str],

@@ -107,7 +107,7 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
     con.close()
 
 
-@pytest.mark.variants(10)
+@pytest.mark.variants(6)
 @pytest.mark.parametrize(("name", "selection"), list(cases()))
 def test_every_record_of_a_file_passes(
     name: str,

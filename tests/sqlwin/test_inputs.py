@@ -61,6 +61,7 @@ class _Exporter:
         return TABLE.__arrow_c_stream__(requested_schema)
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_of_every_kind_are_registered(fresh_session: sqlwin.Session, kind: str) -> None:
     fresh_session.register("t", KINDS[kind]())
@@ -74,6 +75,7 @@ def test_anything_else_is_refused_at_once(session: sqlwin.Session, data: object)
         session.register("t", data)
 
 
+@pytest.mark.long
 def test_files_are_registered_and_read_by_each_query(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -217,6 +219,7 @@ def test_a_query_reads_a_variable(
     assert sorted(row.v for row in fresh_session.sql("SELECT * FROM w").collect()) == [2, 3]
 
 
+@pytest.mark.long
 def test_variables_are_in_joins_windows_and_inserts(
     fresh_session: sqlwin.Session, notebook: dict[str, object]
 ) -> None:

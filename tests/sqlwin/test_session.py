@@ -45,6 +45,7 @@ SUMS = """
 """
 
 
+@pytest.mark.long
 def test_insert_writes_partitioned_files_that_a_table_reads(
     db: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -185,6 +186,7 @@ def test_explain_names_a_disabled_rule(db: sqlwin.Session) -> None:
     assert "split_window_aggregate on any node: disabled" in plan
 
 
+@pytest.mark.long
 def test_results_stream_as_arrow_batches(db: sqlwin.Session) -> None:
     (result,) = db.execute("SELECT id, CAST(NULL AS VOID) AS nothing FROM range(200000)")
     batches = list(result.batches())
@@ -208,6 +210,7 @@ def test_positions_in_explain_and_statement_sets_refer_to_the_script(
         assert script[caught.value.position.offset :].startswith("nope")
 
 
+@pytest.mark.long
 def test_explain_details_of_spark_and_flink_are_answered(db: sqlwin.Session) -> None:
     query = f"SELECT window_end, COUNT(*) FROM {TUMBLE} GROUP BY window_end"
     (extended,) = db.execute(f"EXPLAIN EXTENDED {query}")
@@ -235,7 +238,7 @@ def test_spark_explains_statements_that_only_it_knows(db: sqlwin.Session) -> Non
     assert script[caught.value.position.offset :].startswith("nope")
 
 
-@pytest.mark.variants(6)
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("explain", ["explain", "execute"])
 @pytest.mark.parametrize(
     ("statement", "word"),

@@ -36,7 +36,7 @@ def rows(fresh_session: sqlwin.Session) -> Any:
     return frame
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("windowed", "call"),
     [
@@ -123,6 +123,7 @@ def in_fives(sql: str) -> str:
     )
 
 
+@pytest.mark.long
 def test_columns_have_the_plan_and_the_rows_of_the_sql(
     fresh_session: sqlwin.Session, rows: Any
 ) -> None:

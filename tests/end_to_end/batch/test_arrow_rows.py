@@ -100,6 +100,7 @@ QUERIES = {
 }
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     "name", among(QUERIES, long=["counts", "none", "a subquery", "windows of windows"])
 )
@@ -140,6 +141,7 @@ def test_a_table_of_them_has_the_columns_that_spark_finds(
             assert (row.null == "TRUE") == field.nullable
 
 
+@pytest.mark.long
 def test_rows_that_are_forgotten_are_computed_and_counted_where_they_are(
     readings_session: sqlwin.Session,
 ) -> None:
@@ -209,6 +211,7 @@ def writers(path: Path) -> set[str]:
     return {footer.created_by.split()[0] for footer in footers(path)}
 
 
+@pytest.mark.long
 def test_files_of_workers_equal_those_of_spark(
     readings_session: sqlwin.Session, target: Path, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -230,6 +233,7 @@ def test_files_of_workers_equal_those_of_spark(
     assert codec == "SNAPPY"
 
 
+@pytest.mark.long
 def test_they_are_added_and_replaced(readings_session: sqlwin.Session, target: Path) -> None:
     few = f"{WRITTEN} HAVING COUNT(*) > 8"
     (first, second) = readings_session.execute(
@@ -308,7 +312,7 @@ ORDERED = {
 }
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("name", among(ORDERED, long=["two days", "no window"]))
 @pytest.mark.parametrize("keys", ["k", ""])
 def test_windows_of_sorted_rows_equal_duckdb(

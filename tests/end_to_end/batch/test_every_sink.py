@@ -93,7 +93,7 @@ def test_every_value_is_read_as_it_was_written(
     assert rows(fresh_session, f"SELECT {columns} FROM sink") == expected
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["batch", "streaming"])
 def test_a_window_may_end_after_the_year_9999(
     fresh_session: sqlwin.Session, tmp_path: Path, mode: str, capsys: pytest.CaptureFixture[str]

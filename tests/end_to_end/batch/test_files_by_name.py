@@ -37,6 +37,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_a_european_csv_takes_one_statement_to_its_first_window(
     fresh_session: sqlwin.Session, data: Path
 ) -> None:
@@ -55,6 +56,7 @@ def test_a_european_csv_takes_one_statement_to_its_first_window(
     ]
 
 
+@pytest.mark.long
 def test_a_csv_of_windows_is_read_and_written_in_its_encoding(
     fresh_session: sqlwin.Session, data: Path
 ) -> None:
@@ -152,6 +154,7 @@ def test_create_table_without_columns_finds_them(fresh_session: sqlwin.Session, 
         )
 
 
+@pytest.mark.long
 def test_summarize(fresh_session: sqlwin.Session, data: Path) -> None:
     actual = {row[0]: row[1:] for row in rows(fresh_session, "SUMMARIZE 'sales.csv'")}
     assert actual["Menge"][:7] == ("BIGINT", 2, 1, 2, "3", "12", "7.5")
@@ -206,7 +209,7 @@ LATE = [
 LONG_HEAD = "".join(f"2025-01-01 00:00:{i % 60:02},{i}\n" for i in range(12_000))
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("late", among(LATE, slow=LATE[1::2]), ids=lambda late: late[2])
 def test_values_that_do_not_fit_after_the_sample_are_located(
     fresh_session: sqlwin.Session, data: Path, late: tuple[str, str, str]
@@ -276,6 +279,7 @@ def test_values_that_a_lenient_cast_would_change_are_errors(
         rows(fresh_session, f"SELECT MAX({header[:2].strip(',;')}) FROM 'f.csv'")
 
 
+@pytest.mark.long
 def test_windows_work_on_dates(fresh_session: sqlwin.Session, data: Path) -> None:
     (data / "d.csv").write_text("Tag;Preis\n31.12.2025;1,5\n01.01.2026;2,5\n01.01.2026;1\n")
     for sql in (

@@ -47,6 +47,7 @@ def parquet(path: Path, names: list[str], *columns: pa.Array) -> Path:
 NUMBERS, TEXTS = pa.array([1]), pa.array(["x"])
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("names", "column"), [(["k", "k"], NUMBERS), (["k", "K"], NUMBERS), (["k", "K"], TEXTS)]
 )
@@ -76,6 +77,7 @@ def test_a_file_whose_bytes_cannot_be_read(session: sqlwin.Session) -> None:
     assert message == "cannot read /proc/self/mem: Input/output error"
 
 
+@pytest.mark.long
 def test_json_with_another_encoding_is_one_line(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -97,6 +99,7 @@ def test_json_with_another_encoding_is_one_line(
     assert "iconv" in failure(session, sql + "; SELECT * FROM u")[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("opening", "closing"), [('{"a":', "}"), pytest.param("[", "]", marks=pytest.mark.long)]
 )

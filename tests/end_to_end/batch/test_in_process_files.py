@@ -121,7 +121,7 @@ def comparable(rows: pa.Table) -> list[str]:
     )
 
 
-@pytest.mark.variants(5)
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("zone", ["UTC", pytest.param("Europe/Berlin", marks=pytest.mark.long)])
 @pytest.mark.parametrize("time", ["ts", pytest.param("tz", marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", QUERIES)
@@ -157,6 +157,7 @@ def test_rows_without_a_time_are_counted_in_a_note(session: sqlwin.Session) -> N
     assert in_process.notes == by_spark.notes and "with NULL in `ts`" in in_process.notes[0]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [

@@ -250,7 +250,7 @@ session.execute(sys.argv[2])
 """
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("verb", ["INTO", "OVERWRITE"])
 def test_a_killed_insert_leaves_no_half_result(base: Path, verb: str) -> None:
     session = without_spark(base)
@@ -271,7 +271,7 @@ def test_a_killed_insert_leaves_no_half_result(base: Path, verb: str) -> None:
     assert hidden == []
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("target", "n_complete"), [("out", 0), ("hours", 1)])
 def test_a_killed_set_leaves_whole_inserts_only(base: Path, target: str, n_complete: int) -> None:
     session = with_hours(without_spark(base), base)
@@ -292,7 +292,7 @@ def test_a_killed_set_leaves_whole_inserts_only(base: Path, target: str, n_compl
     assert [path for path in base.rglob(".*") if path.is_dir()] == []
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("verb", ["INTO", "OVERWRITE"])
 def test_an_insert_killed_between_partitions_leaves_no_rows(base: Path, verb: str) -> None:
     session = without_spark(base)

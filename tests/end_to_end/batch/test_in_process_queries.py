@@ -197,7 +197,7 @@ def rows_of(session: sqlwin.Session, sql: str, *, in_process: bool) -> pa.Table:
     return result.to_arrow()
 
 
-@pytest.mark.variants(3)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("zone", ["UTC", pytest.param("America/New_York", marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", QUERIES)
 def test_rows_are_the_ones_of_spark(session: sqlwin.Session, name: str, zone: str) -> None:
@@ -216,6 +216,7 @@ def test_rows_are_the_ones_of_spark(session: sqlwin.Session, name: str, zone: st
         assert repr(in_process_rows.to_pylist()) == repr(spark_rows.to_pylist())
 
 
+@pytest.mark.variants(15)
 @pytest.mark.parametrize("name", sorted(QUERIES.keys() - ANALYSED_BY_SPARK))
 def test_spark_does_not_start(path: Path, name: str) -> None:
     session = Session(unstarted_spark(), settings={})
@@ -224,7 +225,7 @@ def test_spark_does_not_start(path: Path, name: str) -> None:
     rows_of(session, QUERIES[name], in_process=True)
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [

@@ -57,6 +57,7 @@ def _rows(session: sqlwin.Session, sql: str) -> list[dict[str, object]]:
     return list(result.to_arrow().to_pylist())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("zone", ["UTC", pytest.param("Europe/Berlin", marks=pytest.mark.long)])
 def test_they_are_ordered_ranked_and_narrowed_as_spark_does(
     trips: sqlwin.Session, tmp_path: Path, zone: str

@@ -49,6 +49,7 @@ def test_an_access_log_takes_one_statement_to_its_first_window(
     ]
 
 
+@pytest.mark.long
 def test_named_groups_are_columns_of_their_types(fresh_session: sqlwin.Session, data: Path) -> None:
     read = f"read_text('app.log', pattern => '{PATTERN}')"
     expected = [(at("2026-01-01 10:00"), "INFO", 12), (at("2026-01-01 11:30"), "WARN", 7)]
@@ -79,6 +80,7 @@ def test_a_stream_of_logs_reads_the_rows_that_a_batch_reads(
     assert sorted(rows(fresh_session, query)) == expected
 
 
+@pytest.mark.long
 def test_lines_and_values_that_do_not_fit_are_errors_with_their_place(
     fresh_session: sqlwin.Session, data: Path
 ) -> None:

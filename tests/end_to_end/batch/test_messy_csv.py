@@ -37,6 +37,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_excels_file_with_units_and_symbols(fresh_session: sqlwin.Session, data: Path) -> None:
     (result,) = fresh_session.execute("SELECT * FROM 'excel.csv'")
     assert [tuple(row) for row in result.rows] == [

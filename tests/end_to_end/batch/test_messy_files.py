@@ -46,6 +46,7 @@ EXPRESSIONS = {
 }
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     "name", among(EXPRESSIONS, long=["months.csv", "numbers.ndjson", "zones.csv"])
 )
@@ -102,6 +103,7 @@ def test_spark_reads_the_same_rows(
     assert result.notes == messy.notes
 
 
+@pytest.mark.long
 def test_month_names_first_are_times(
     fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +124,7 @@ def test_lines_in_no_known_notation_have_no_note(
     assert result.notes == ()
 
 
+@pytest.mark.long
 def test_a_cast_that_fails_names_the_line_of_the_total(
     fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

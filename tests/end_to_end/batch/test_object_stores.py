@@ -54,6 +54,7 @@ def create(session: sqlwin.Session, name: str, path: str, columns: str = "") -> 
     )
 
 
+@pytest.mark.long
 def test_windows_over_a_bucket_equal_those_over_a_disk(
     lake: sqlwin.Session, store: ObjectStore, tmp_path
 ) -> None:
@@ -103,6 +104,7 @@ def test_a_statement_looks_at_a_bucket_once(lake: sqlwin.Session, store: ObjectS
     assert sum(row["n"] for row in lake.sql(windows).collect()) == 10 * N_ROWS + 100
 
 
+@pytest.mark.long
 def test_rows_of_a_bucket_are_read_without_a_window(lake: sqlwin.Session) -> None:
     result = lake.sql(
         "SELECT day, COUNT(*) AS n, MAX(v) AS v FROM events GROUP BY day ORDER BY day"

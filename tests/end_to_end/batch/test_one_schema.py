@@ -53,7 +53,7 @@ def settings(session: Session, chosen: dict[str, str]) -> Iterator[None]:
             session.execute(f"RESET '{name}'")
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("sql", "never_null"),
     [

@@ -37,6 +37,7 @@ def session(fresh_session: sqlwin.Session) -> sqlwin.Session:
     return fresh_session
 
 
+@pytest.mark.long
 def test_a_user_aggregate_runs_on_slices_with_built_in_ones(session: sqlwin.Session) -> None:
     query = f"""
         SELECT sym, date_format(window_end, 'HH:mm') AS ends, COUNT(*) AS n,
@@ -89,6 +90,7 @@ def test_filter_also_applies_where_spark_calls_the_aggregate(session: sqlwin.Ses
     assert [row[2] for row in one_phase] != [None] * 5
 
 
+@pytest.mark.long
 def test_a_function_gets_and_gives_arrow_arrays(session: sqlwin.Session) -> None:
     session.register_function("twice", lambda x: pc.multiply(x, 2), returns="bigint")
     session.register_function("root", lambda x: np.sqrt(x.to_numpy(False)), returns="double")

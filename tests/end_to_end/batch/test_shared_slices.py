@@ -73,6 +73,7 @@ SCANNED_OR_NOT = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.long
 @SCANNED_OR_NOT
 @pytest.mark.parametrize("mix", among(MIXES, slow=["offsets and paired slices"]))
 def test_all_aggregates_of_windows_in_one_query_equal_brute_force(
@@ -308,6 +309,7 @@ def test_no_insert_of_a_set_runs_if_one_of_them_is_wrong(session: Any, tmp_path:
     assert not list((tmp_path / "good").glob("*.parquet"))
 
 
+@pytest.mark.long
 def test_explain_analyze_counts_shared_slices_once(session: Any, tmp_path: Path) -> None:
     data = random_rows(seed=10)
     make_table(session, data, tmp_path, is_scanned=True)

@@ -172,7 +172,7 @@ def run(session: Any, window: OracleWindow, keys: Sequence[str], calls: Sequence
     return list(zip(*columns, strict=True))
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("window", among(WINDOWS, slow=WINDOWS[::2]), ids=str)
 def test_all_aggregates_equal_brute_force(
     session: Any, window: OracleWindow, tmp_path: Path
@@ -184,7 +184,7 @@ def test_all_aggregates_equal_brute_force(
     same_rows(run(session, window, ["k"], calls), expected_rows)
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("keys", KEY_SHAPES, ids=lambda keys: "-".join(keys) or "none")
 @pytest.mark.parametrize(
     "window", among([WINDOWS[1], WINDOWS[5], WINDOWS[9]], long=[WINDOWS[5], WINDOWS[9]]), ids=str

@@ -42,6 +42,7 @@ def values(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
     return sorted(tuple(row.values()) for row in session.sql(query).toArrow().to_pylist())
 
 
+@pytest.mark.long
 def test_a_table_is_created_appended_to_replaced_and_scanned(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

@@ -244,6 +244,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "case",
     among(

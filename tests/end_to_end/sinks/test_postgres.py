@@ -137,6 +137,7 @@ def test_a_key_without_the_window_keeps_the_last_row_in_the_order_of_the_query(
     assert "ORDER BY window_end" in str(raised.value.hint)
 
 
+@pytest.mark.long
 def test_a_batch_keeps_the_last_row_of_a_key_in_the_order_of_the_query(
     fresh_session: sqlwin.Session, database: str
 ) -> None:
@@ -159,6 +160,7 @@ def test_a_batch_keeps_the_last_row_of_a_key_in_the_order_of_the_query(
     assert "ORDER BY window_end" in str(raised.value.hint)
 
 
+@pytest.mark.long
 def test_an_insert_of_spark_that_fails_in_a_task_leaves_no_row(
     fresh_session: sqlwin.Session, database: str
 ) -> None:

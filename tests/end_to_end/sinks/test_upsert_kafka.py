@@ -73,6 +73,7 @@ def test_the_latest_messages_of_a_stream_are_the_rows_of_the_batch(
     assert sorted(map(tuple, read)) == sorted(map(tuple, expected))
 
 
+@pytest.mark.long
 def test_a_batch_sends_one_message_per_key(fresh_session: sqlwin.Session, broker: Broker) -> None:
     fresh_session.execute(declare(broker, "names", "id INT, name STRING", "id"))
     (result,) = fresh_session.execute("INSERT INTO names VALUES (1, 'a'), (2, 'b')")

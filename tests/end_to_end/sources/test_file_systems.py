@@ -114,6 +114,7 @@ def test_a_checkpoint_on_another_file_system_resumes(
     assert total(elsewhere) == (24, 120)
 
 
+@pytest.mark.long
 def test_a_batch_writes_and_replaces_files_elsewhere(
     elsewhere: sqlwin.Session, tmp_path: Path
 ) -> None:

@@ -44,7 +44,7 @@ def rows(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
     return sorted(map(tuple, session.execute(query)[-1].rows), key=repr)
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("mode", ["batch", "streaming"])
 @pytest.mark.parametrize("columns", ["", COLUMNS], ids=["undeclared", "declared"])
 def test_int96_is_an_instant(
@@ -84,6 +84,7 @@ def test_a_file_by_its_path(session: sqlwin.Session, int96: Path) -> None:
     assert rows(session, f"SELECT id FROM '{int96}' WHERE unix_micros(at) < 0") == [(2,)]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("times", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
 def test_inserted_rows_are_read_again(
     fresh_session: sqlwin.Session, tmp_path: Path, times: str
@@ -105,6 +106,7 @@ def test_inserted_rows_are_read_again(
         session.spark.conf.set(TYPE, str(before))
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("mode", ["batch", "streaming"])
 def test_insert_writes_microseconds(
     fresh_session: sqlwin.Session, int96: Path, tmp_path: Path, mode: str

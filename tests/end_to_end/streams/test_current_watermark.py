@@ -52,6 +52,7 @@ def rows(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
 EXAMPLE = [[(at(40), "a")], [(at(120), "b")], [(at(30), "c")]]
 
 
+@pytest.mark.long
 def test_an_insert_keeps_its_watermark_across_restarts(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ def test_explain_describes_the_query_and_analyze_runs_it(
     assert "3 micro-batches, 3 rows in, 1 row out" in analyzed
 
 
+@pytest.mark.long
 def test_streams_that_sqlwin_does_not_run_refuse_it(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

@@ -42,6 +42,7 @@ def db(fresh_session: sqlwin.Session, tmp_path: Path) -> sqlwin.Session:
     return fresh_session
 
 
+@pytest.mark.long
 def test_a_far_watermark_is_not_the_end_of_the_input(db: sqlwin.Session, tmp_path: Path) -> None:
     write(tmp_path / "in", FAR_US, 5)
     counts = rows(db, BATCH + COUNTS)

@@ -116,6 +116,7 @@ def test_a_stream_resumes_where_it_stopped_and_another_query_is_refused(
     assert actual == [("a", 10, 1), ("a", 20, 2), ("a", 40, 1), ("b", 10, 1), ("b", 20, 1)]
 
 
+@pytest.mark.long
 def test_a_source_without_end_runs_until_it_is_stopped(fresh_session: sqlwin.Session) -> None:
     *_, result = fresh_session.execute(f"""
         {ENDLESS}
@@ -148,6 +149,7 @@ def test_endless_rows_arrive_in_batches_until_the_reader_stops(
         _ = result.rows
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("query", "n_rows"),
     [
@@ -188,6 +190,7 @@ def test_a_single_file_is_streamed_too(fresh_session: sqlwin.Session, tmp_path: 
     assert [row.k for row in fresh_session.execute("SELECT k FROM one")[0].rows] == ["a", "b"]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("script", "message"),
     [

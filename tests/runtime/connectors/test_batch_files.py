@@ -66,6 +66,7 @@ def test_leftovers_of_a_killed_job_are_not_in_the_next_insert(
     assert rows(spark, spec) == [0, 1]
 
 
+@pytest.mark.long
 def test_concurrent_inserts_write_all_their_rows(spark: SparkSession, tmp_path: Path) -> None:
     spec = numbers(tmp_path / "t")
     failures: list[Exception] = []
@@ -118,7 +119,7 @@ def killed_insert(path: Path, n_renames: int) -> Writer:
     return writer
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("n_renames", range(4))
 def test_an_insert_killed_while_moving_files_counts_whole_or_not_at_all(
     spark: SparkSession, tmp_path: Path, n_renames: int
@@ -166,7 +167,7 @@ def test_a_first_insert_that_fails_leaves_no_directory(spark: SparkSession, tmp_
         assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("point", ["written", "moved away", "replaced"])
 def test_a_killed_overwrite_is_finished_or_reverted(
     spark: SparkSession, tmp_path: Path, point: str, monkeypatch: pytest.MonkeyPatch

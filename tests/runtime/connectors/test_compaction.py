@@ -64,7 +64,7 @@ def visible_rows(path: Path) -> list[int]:
     return sorted(n for file in shown for n in pq.read_table(file)["n"].to_pylist())
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("file_format", "partitioned"), [("parquet", ()), ("parquet", ("p",)), ("csv", ())]
 )
@@ -87,6 +87,7 @@ def test_micro_batches_are_published_together_at_the_end(
     assert (commit.batch, commit.is_whole, commit.held) == (2, True, ())
 
 
+@pytest.mark.long
 def test_micro_batches_are_published_when_they_are_large_or_many_or_old(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -116,6 +117,7 @@ def test_micro_batches_are_published_when_they_are_large_or_many_or_old(
     run.sink.commit()
 
 
+@pytest.mark.long
 def test_rows_do_not_wait_for_others_that_never_come(spark: SparkSession, tmp_path: Path) -> None:
     options = {"sink__rolling_policy__rollover_interval": "1 s"}
     run = Run(spark, compacting_table(tmp_path / "out", **options), tmp_path, FILES)

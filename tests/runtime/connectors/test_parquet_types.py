@@ -90,7 +90,7 @@ def values() -> dict[str, tuple[pa.Array, Any]]:
     return numbers | decimals | times | texts | binaries | lists | nested | others
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("has_special", [True, False], ids=["special", "plain"])
 def test_each_type_has_its_value(
     session: sqlwin.Session, tmp_path: Path, has_special: bool
@@ -111,6 +111,7 @@ def test_each_type_has_its_value(
     assert shown == {name: value for name, (_, value) in columns.items()}
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("unit", PER_SECOND)
 def test_pandas_durations_have_their_value(
     session: sqlwin.Session, tmp_path: Path, unit: str
@@ -141,6 +142,7 @@ def test_durations_and_float16_at_their_limits(session: sqlwin.Session, tmp_path
     assert micros == [None if n is None else n // 1_000 for n in nanos]
 
 
+@pytest.mark.long
 def test_a_column_without_a_type_in_sql_is_refused_when_it_is_used(
     session: sqlwin.Session, tmp_path: Path
 ) -> None:

@@ -121,6 +121,7 @@ def killed_at(path: Path, number: int) -> bool:
     return os.WIFSIGNALED(status)
 
 
+@pytest.mark.long
 def test_a_kill_replaces_all_partitions_or_none(tmp_path: Path) -> None:
     paths = []
     is_killed = True
@@ -157,7 +158,7 @@ def stop() -> None:
 
 
 # before the last file is moved, and before the last one is deleted
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("number", [7, 10])
 @pytest.mark.parametrize("scan", ["", "push_local_aggregate_into_scan"])
 def test_a_concurrent_query_sees_all_new_rows_or_all_old_ones(
@@ -239,6 +240,7 @@ class InSteps(LocalFiles):
             super().delete(path)
 
 
+@pytest.mark.long
 def test_a_reader_that_lists_meanwhile_sees_all_new_files_or_all_old_ones(tmp_path: Path) -> None:
     chosen = random.Random(3)
     listings = []

@@ -51,6 +51,7 @@ def test_columns_go_by_position_and_take_the_declared_types(spark: SparkSession,
         write_table(spark.sql("SELECT 1"), spec, overwrite=False)
 
 
+@pytest.mark.long
 def test_append_adds_and_overwrite_replaces(spark: SparkSession, tmp_path: Path):
     spec = table("filesystem", "a BIGINT", path=f"{tmp_path}/t.parquet")
     write_table(spark.range(2), spec, overwrite=False)
@@ -68,7 +69,7 @@ def test_a_table_may_be_overwritten_with_its_own_rows(spark: SparkSession, tmp_p
     assert rows(spark, spec) == [(10,), (11,), (12,)]
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_job_that_fails_changes_nothing(spark: SparkSession, tmp_path: Path, overwrite: bool):
     spec = table("filesystem", "a BIGINT", path=f"{tmp_path}/t.parquet")
@@ -80,6 +81,7 @@ def test_a_job_that_fails_changes_nothing(spark: SparkSession, tmp_path: Path, o
     assert os.listdir(tmp_path) == ["t.parquet"]
 
 
+@pytest.mark.long
 def test_overwriting_a_partitioned_table_replaces_the_partitions_that_get_rows(
     spark: SparkSession, tmp_path: Path
 ):
@@ -99,6 +101,7 @@ def test_a_path_that_is_a_file_cannot_be_written(spark: SparkSession, tmp_path: 
         write_table(spark.range(1), spec, overwrite=True)
 
 
+@pytest.mark.long
 def test_json_timestamps_are_written_as_asked(spark: SparkSession, tmp_path: Path):
     spec = table(
         "filesystem",
@@ -173,6 +176,7 @@ def test_the_latest_rows_are_fetched_with_any_column_names(spark: SparkSession):
     assert [row["a`t"].year for row in latest.tables()["t"].to_pylist()] == [2026, 2025, 2024]
 
 
+@pytest.mark.long
 def test_a_commit_that_the_disk_does_not_take_leaves_no_file(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -238,7 +242,7 @@ def in_directory(spec: TableSpec, directory: Path) -> TableSpec:
     return replace(spec, options=options)
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("name", sorted(CONNECTORS.keys() - NEED_SERVERS))
 def test_every_connector_writes_or_refuses_in_batch_and_as_a_stream(
     name: str, spark: SparkSession, tmp_path: Path
@@ -272,7 +276,7 @@ def test_every_connector_writes_or_refuses_in_batch_and_as_a_stream(
         assert rows(spark, spec) == [(0,), (1,), (2,)]
 
 
-@pytest.mark.variants(3)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("name", WRITTEN)
 def test_every_sink_replaces_its_rows_or_refuses_to(
     name: str, spark: SparkSession, tmp_path: Path

@@ -96,6 +96,7 @@ def test_csv_columns_stand_in_order_and_quotes_are_doubled(spark: SparkSession, 
     assert rows(spark, spec) == [(1, 'x "y"'), (2, None)]
 
 
+@pytest.mark.long
 def test_csv_with_a_header_is_read_by_name_in_any_case(spark: SparkSession, tmp_path: Path):
     (tmp_path / "a.csv").write_text("A,b,C\n1,x,2.5\n")
     spec = table("filesystem", "c DOUBLE; a INT", path=f"{tmp_path}/a.csv", header="true")
@@ -136,6 +137,7 @@ def test_json_fields_match_in_any_case_and_may_be_missing(spark: SparkSession, t
     ]
 
 
+@pytest.mark.long
 def test_broken_json_lines_are_left_out_on_demand(spark: SparkSession, tmp_path: Path):
     (tmp_path / "a.json").write_text('{"a": 1, "b": 1}\n{"a": "x", "b": 2}\n{bro\n')
     options = {"path": f"{tmp_path}/a.json"}
@@ -164,6 +166,7 @@ def parquet(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.long
 def test_parquet_columns_are_widened_but_never_changed(spark: SparkSession, parquet: str):
     wider = table("filesystem", "price DECIMAL(10,4); id BIGINT", path=parquet)
     assert read_table(spark, wider).schema.simpleString() == "struct<price:decimal(10,4),id:bigint>"
@@ -281,6 +284,7 @@ def test_a_missing_path_is_named_with_the_nearest_existing_one(
         read_table(spark, table("filesystem", path="*.csv"))
 
 
+@pytest.mark.long
 def test_a_corrupt_file_is_named(spark: SparkSession, parquet: str, tmp_path: Path):
     half = tmp_path / "half.parquet"
     content = Path(parquet).read_bytes()
@@ -317,6 +321,7 @@ EVERY_TYPE = (
 )
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_rows_however_they_are_partitioned(spark: SparkSession):
     def made(seed: str, partitions: str) -> list[tuple]:
         timeless = EVERY_TYPE.replace("l DATE; m TIMESTAMP; n TIMESTAMP_NTZ; ", "")
@@ -338,6 +343,7 @@ def test_every_type_can_be_generated_as_declared(spark: SparkSession):
     assert abs(row["n"] - now) < dt.timedelta(minutes=5)
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("options", "low", "high"),
     [
@@ -432,6 +438,7 @@ def test_options_must_fit_the_type_of_their_column(spark: SparkSession, columns,
 # Other sources -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_any_source_of_spark_can_be_a_table(spark: SparkSession, parquet: str, tmp_path: Path):
     spec = table("spark", "id BIGINT", format="parquet", path=parquet)
     assert rows(spark, spec) == [(1,), (2,)]

@@ -24,7 +24,7 @@ def create(db: sqlwin.Session, path: Path, format_: str = "parquet", partitioned
     db.execute(TABLE.format(path=path, format=format_, partitioned=partitioned))
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("format_", ["parquet", "orc", "csv", "json"])
 def test_a_table_without_files_is_empty_until_written_in_batch(
     fresh_session: sqlwin.Session, tmp_path: Path, format_: str
@@ -38,7 +38,7 @@ def test_a_table_without_files_is_empty_until_written_in_batch(
     assert fresh_session.sql("SELECT k, v FROM sink").collect() == [("a", 1)]
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("format_", among(["parquet", "csv", "json"], long=["json"]))
 def test_it_is_empty_as_a_stream(
     fresh_session: sqlwin.Session, tmp_path: Path, format_: str

@@ -64,6 +64,7 @@ def test_rows_come_in_order(spark: SparkSession, fetch: Fetch, most_bytes: int) 
     assert not files()
 
 
+@pytest.mark.variants(1)
 @ROADS
 def test_batches_are_cut_by_bytes(spark: SparkSession, fetch: Fetch) -> None:
     frame = spark.range(0, 5_000, 1, 2).selectExpr("id", "repeat('x', id % 100) AS s")
@@ -113,7 +114,7 @@ def test_few_files_are_mapped_at_a_time(spark: SparkSession) -> None:
     assert most == 1 and mapped_files() == 0
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @ROADS
 def test_an_early_stop_leaves_no_files(spark: SparkSession, fetch: Fetch) -> None:
     # with files, the last partition would never be ready
@@ -159,7 +160,7 @@ def test_rows_arrive_without_accumulators(spark: SparkSession) -> None:
     assert ids(batches_from_files(spark, run_stages, 10_000)) == list(range(3_000))
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @ROADS
 def test_a_failure_leaves_no_files(spark: SparkSession, fetch: Fetch) -> None:
     frame = spark.range(0, 100, 1, 4).selectExpr("id", "assert_true(id < 90, 'too large')")

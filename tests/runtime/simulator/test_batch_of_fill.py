@@ -42,6 +42,7 @@ def sparse(rows: list[tuple]) -> list[tuple]:
     return sorted(((ms * 4, *rest) for ms, *rest in rows), key=lambda row: row[0])
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("name", QUERIES)
 @settings(max_examples=3, deadline=None)
 @given(rows=STREAMS)
@@ -52,7 +53,7 @@ def test_the_batch_side_has_the_windows_of_the_definition(name, rows):
     assert difference(defined.rows, of.batch_rows(of.order)) is None
 
 
-@pytest.mark.variants(6)
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("keep", ["8 s", "1 d"])
 @settings(max_examples=3, deadline=None)

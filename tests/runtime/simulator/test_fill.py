@@ -145,7 +145,7 @@ def expected(window_rows: list[dict], stride: int, keep: int) -> tuple[list, dic
     return rows, last_of
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", STRIDES)
 @settings(max_examples=8, deadline=None)
 @given(rows=STREAMS, seed=st.integers(0, 1 << 30))
@@ -167,7 +167,7 @@ def test_every_history_fills_the_gaps_between_rows(name, rows, seed):
             assert last < end <= last + 30 and (n, s, other) == (0, value, None)
 
 
-@pytest.mark.variants(5)
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("write", list(Write))
 @pytest.mark.parametrize("is_after", [False, True])
 def test_a_crash_and_a_restart_with_more_tasks_change_nothing(write, is_after):

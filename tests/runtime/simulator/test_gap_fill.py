@@ -65,7 +65,7 @@ def check(of, seed: int) -> None:
 BOUNDS = [times(*pair) for pair in [(-2, 17), (5, 25), (12, 40), (20, 20), (-30, -10)]]
 
 
-@pytest.mark.variants(3)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("name", ["tumble_offset", "hop", "hop_uneven", "cumulate"])
 @pytest.mark.parametrize("first", ["", " FROM {}"])
 @example(rows=[(500, "a", 1, 0.0), (28_000, "a", 2, 0.0)], bounds=BOUNDS[0], seed=0)
@@ -97,7 +97,7 @@ DATA = {
 }
 
 
-@pytest.mark.variants(3)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("first", ["", ", FROM => {}"])
 @settings(max_examples=3, deadline=None)
@@ -111,6 +111,7 @@ def test_gap_fill_of_windows_with_bounds(data, first, rows, bounds, seed):
 ROWS = "SELECT * FROM TABLE(GAP_FILL(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' SECONDS, {}))"
 
 
+@pytest.mark.long
 @settings(max_examples=6, deadline=None)
 @given(
     rows=st.lists(STREAMS.map(lambda rows: rows[0]), max_size=14, unique_by=lambda row: row[0]),
@@ -189,6 +190,7 @@ def on_the_clock_of_los_angeles(of):
 
 # The clock shows no time from 02:00 to 03:00 on 10 March 2024, and from 01:00 to 02:00 twice on
 # 3 November.
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("day", [dt.datetime(2024, 3, 10), dt.datetime(2024, 11, 3)])  # noqa: DTZ001
 @pytest.mark.parametrize("window", CLOCK_WINDOWS)
 def test_windows_that_the_clock_skips_are_not_added(window, day):
@@ -255,6 +257,7 @@ def test_a_key_is_filled_from_the_bound_if_its_first_row_is_within_keep():
     assert emitted(of, BOUND_ROWS, 1, 2, 4)[1] == [("a", 10, 0), ("a", 15, 1)]
 
 
+@pytest.mark.long
 @settings(max_examples=5, deadline=None)
 @given(rows=STREAMS, seed=st.integers(0, 1 << 30))
 def test_a_key_that_has_left_the_state_is_not_filled_from_the_bound_again(rows, seed):
@@ -310,6 +313,7 @@ def test_unsupported_fill_on_streams_is_refused(sql):
     assert refused.value.position is not None
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("bound", ["window_start", "window_time"])
 @pytest.mark.parametrize("name", ["tumble_offset", "hop", "hop_uneven"])
 @settings(max_examples=2, deadline=None)

@@ -55,7 +55,7 @@ def check(of, n_histories: int, seed: int) -> None:
         pytest.fail("\n".join([small.reason, str(small.difference), *timeline(of, small.history)]))
 
 
-@pytest.mark.variants(4)
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("window", WINDOWS)
 @example(rows=[(4_999, "a", 1, 0.0), (4_999, "a", 1, 0.0), (5_000, "a", 1, 0.0)], seed=0)
 @settings(max_examples=5)
@@ -67,6 +67,7 @@ def test_every_history_of_rows_on_time_gives_the_rows_of_batch(window, rows, see
     check(of, 2, seed)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("window", ["tumble", "hop_many", "cumulate"])
 @settings(max_examples=5)
 @given(rows=ROWS, seed=st.integers(0, 1 << 30))
@@ -93,7 +94,7 @@ EARLY = (
 )
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["lateness", "early"])
 @settings(max_examples=20)
 @given(rows=ROWS, seed=st.integers(0, 1 << 30))
@@ -148,7 +149,7 @@ QUERIES = {
 }
 
 
-@pytest.mark.variants(5)
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("name", QUERIES)
 @settings(max_examples=5)
 @given(rows=ROWS, seed=st.integers(0, 1 << 30))
@@ -161,7 +162,7 @@ def test_every_history_of_other_queries_gives_the_rows_of_batch(name, rows, seed
 _STEPS = [(i * 650 - i % 4, "abc"[i % 3] if i % 7 else None, i % 5 - 1, i / 2) for i in range(50)]
 
 
-@pytest.mark.variants(6)
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("name", ON_WHOLE_WINDOWS)
 def test_steps_on_whole_windows_give_the_rows_of_batch(name):
     of = stream(ON_WHOLE_WINDOWS[name], sorted(_STEPS, key=lambda row: row[0]))
@@ -188,7 +189,7 @@ def _given(of):
     return {name: [table.of(of.order)] for name, table in of.tables.items()}
 
 
-@pytest.mark.variants(4)
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("window", ["tumble", "hop", "cumulate", "session"])
 @pytest.mark.parametrize("config", [LATENESS, EARLY], ids=["lateness", "early"])
 @settings(max_examples=5)
@@ -220,7 +221,7 @@ RANKED = {
 }
 
 
-@pytest.mark.variants(5)
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("name", RANKED)
 @pytest.mark.parametrize("config", [LATENESS, EARLY], ids=["lateness", "early"])
 @settings(max_examples=5)
@@ -251,7 +252,7 @@ def test_many_histories_give_the_rows_of_batch(sql, rows, seed):
 SOME = [(i * 700, "ab"[i % 2], i, i / 2) for i in range(30)]
 
 
-@pytest.mark.variants(4)
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("write", list(Write))
 @pytest.mark.parametrize("is_after", [False, True])
 def test_a_crash_at_each_write_changes_no_row(write, is_after):
@@ -296,7 +297,7 @@ def test_a_seed_reproduces_its_history():
     assert [b.rows for b in one.batches] == [b.rows for b in other.batches]
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("window", ["hop_uneven", "cumulate", "session"])
 def test_a_seed_gives_the_same_history_alone_and_after_others(window):
     of = stream(of_window(window), SOME)

@@ -75,7 +75,7 @@ def check(sql, expected, left, right, seed):
         assert mismatch is None, mismatch
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("more", CONDITIONS)
 @pytest.mark.parametrize("words", ["JOIN", "LEFT JOIN"])
 @example(
@@ -151,7 +151,7 @@ SPELLINGS = {
 }
 
 
-@pytest.mark.variants(3)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_other_spellings_of_a_temporal_join(spelling):
     rows = [

@@ -71,6 +71,7 @@ def streaming(fresh_session: sqlwin.Session, tmp_path: Path) -> sqlwin.Session:
     return fresh_session
 
 
+@pytest.mark.long
 def test_a_failed_micro_batch_is_written_again_under_its_number(
     streaming: sqlwin.Session, sink: NotedSink
 ) -> None:

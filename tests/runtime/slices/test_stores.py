@@ -56,6 +56,7 @@ def _files(place: TablePlace) -> list[str]:
     return [uri.removeprefix(f"{place.path}/") for uri in place.files.files_below(place.path)]
 
 
+@pytest.mark.long
 def test_a_version_has_its_manifest_and_the_one_before_has_its_own(store: ObjectStore) -> None:
     place = _place(store, "versions")
     table = _create(place)
@@ -112,6 +113,7 @@ def test_of_two_that_write_a_version_at_once_the_store_takes_one(store: ObjectSt
     assert sum(name.startswith("_sqlwin/manifest-") for name in _files(place)) == 1
 
 
+@pytest.mark.long
 def test_a_version_whose_answer_was_lost_counts_once(store: ObjectStore) -> None:
     place = _place(store, "answer")
     table = _create(place)
@@ -154,6 +156,7 @@ def test_files_stay_if_the_outcome_of_a_commit_is_unknown(store: ObjectStore) ->
     assert written.path in _files(place)
 
 
+@pytest.mark.long
 def test_only_marked_directories_are_removed(store: ObjectStore) -> None:
     place = _place(store, "marks")
     table = _create(place)
@@ -194,6 +197,7 @@ def test_a_store_that_refuses_says_which_setting_is_about_it(store: ObjectStore)
     assert "permission denied" in raised.value.message
 
 
+@pytest.mark.long
 def test_a_removal_that_was_cut_short_is_ended_by_the_next_one(store: ObjectStore) -> None:
     place = _place(store, "removed", attempts=0)
     table = _create(place)

@@ -111,6 +111,7 @@ print((found["spark.master"], found["spark.scheduler.mode"], same))
 """
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("conf", "master", "mode"),
     [
@@ -211,6 +212,7 @@ def test_an_interrupted_call_leaves_no_trace_on_the_terminal():
     assert completed.stderr == "ERROR:root:said\n"
 
 
+@pytest.mark.long
 def test_shipped_code_imports_only_shipped_code():
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     command = [sys.executable, "-P", "-c", IMPORT_ALL, str(code_archive())]
@@ -241,6 +243,7 @@ def test_an_unknown_column_suggests_similar_ones(spark: SparkSession):
     ]
 
 
+@pytest.mark.variants(4)
 @pytest.mark.parametrize(
     ("sql", "kind", "message"),
     [
@@ -438,6 +441,7 @@ if sys.argv[1] == "used":
 """
 
 
+@pytest.mark.variants(1)
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize(
     "case", ["elsewhere", "unused", pytest.param("used", marks=pytest.mark.long)]

@@ -443,6 +443,7 @@ def test_help_and_version_load_neither_spark_nor_arrow():
     assert completed.stdout.endswith("set()\n"), completed.stderr
 
 
+@pytest.mark.long
 def test_a_reader_that_leaves_ends_the_run_quietly():
     command = f"{' '.join(PROGRAM)} run -e 'rows 1000000' | head -n 2"
     completed = subprocess.run(["bash", "-c", command], env=ENV, capture_output=True, text=True)
@@ -454,7 +455,7 @@ def heed_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_cancels_the_jobs_and_leaves_no_file(tmp_path, number, code):
     arguments = ["run", "-e", "hang", "--output", str(tmp_path / "out.csv")]
@@ -501,6 +502,7 @@ def test_on_a_terminal_rows_are_a_table_of_40_rows_with_a_footer():
     assert child.exitstatus == 0
 
 
+@pytest.mark.long
 def test_on_a_terminal_a_bar_is_shown_while_waiting_and_ctrl_c_erases_it():
     child = _terminal("-e", "hang")
     child.expect("Running")

@@ -64,6 +64,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("arguments", "answer", "unneeded"),
     [
@@ -101,6 +102,7 @@ def test_a_first_answer_loads_only_what_it_needs(
     assert not loaded, "import them where a statement needs them"
 
 
+@pytest.mark.long
 def test_the_first_block_of_the_readme_needs_no_java() -> None:
     block = re.search(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert block is not None

@@ -137,6 +137,7 @@ def test_rows_of_a_table_with_a_key_stay_apart() -> None:
     assert statements(sql, [(1,), (1,)], keyed) == [(sql, [1]), (sql, [1])]
 
 
+@pytest.mark.long
 def test_a_large_batch_has_several_inserts() -> None:
     sizes = [len(values) for _, values in statements("INSERT INTO t VALUES (?)", [(1,)] * 100_001)]
     assert sizes == [100_000, 1]

@@ -179,6 +179,7 @@ def test_sessions_of_the_picture_merge_rows_exactly_the_gap_apart(
         assert tab.evaluate("windows.sessions([31, 0, 10, 20], 10)") == [[0, 30], [31, 41]]
 
 
+@pytest.mark.long
 def test_the_slider_moves_a_row_and_shows_its_windows(browser: Any, tmp_path: Path) -> None:
     page = write_page(tmp_path, query(windows=[use(*WINDOWS["hop"])]))
     with open_page(browser, page) as tab:
@@ -203,7 +204,7 @@ def test_the_slider_moves_a_row_and_shows_its_windows(browser: Any, tmp_path: Pa
         assert tab.locator(".answer").inner_text() != answers[-1]
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("width", [1180, 400])
 @pytest.mark.parametrize("kind", ["hop", "tumble", "hop with gaps"])
 def test_the_thumb_of_the_slider_stands_below_the_row(
@@ -232,6 +233,7 @@ def test_each_window_of_a_hop_is_a_step_below_the_one_before(browser: Any, tmp_p
         assert tops == sorted(tops)
 
 
+@pytest.mark.long
 def test_a_row_in_a_gap_is_in_no_window(browser: Any, tmp_path: Path) -> None:
     page = write_page(tmp_path, query(windows=[use(*WINDOWS["hop with gaps"])]))
     with open_page(browser, page) as tab:
@@ -319,6 +321,7 @@ def test_stages_have_the_skew_of_their_tasks_and_a_link_to_spark_s_ui(
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.long
 def test_rules_are_shown_with_their_reasons(browser: Any, tmp_path: Path) -> None:
     with open_page(browser, write_page(tmp_path, query())) as tab:
         rules = tab.locator(".rules").first.locator("li")
@@ -330,6 +333,7 @@ def test_rules_are_shown_with_their_reasons(browser: Any, tmp_path: Path) -> Non
         assert tab.get_by_text("prune_it").is_visible()
 
 
+@pytest.mark.long
 def test_sql_cannot_break_out_of_the_page(browser: Any, tmp_path: Path) -> None:
     statement = "SELECT '</script><script>hacked = 1</script><!-- /*document*/ <b>' AS `</style>`"
     page = write_page(tmp_path, query(statement), to_json(QueryDocument(statement, statement)))
@@ -339,7 +343,7 @@ def test_sql_cannot_break_out_of_the_page(browser: Any, tmp_path: Path) -> None:
         assert tab.locator("nav li").count() == 2
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1180])
 def test_the_page_fits_the_screen_and_can_be_read(
@@ -359,7 +363,7 @@ def test_the_page_fits_the_screen_and_can_be_read(
         assert tab.locator(".timeline").first.bounding_box()["width"] > 0.8 * width - 100
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["hop", "paired hop", "cumulate"])
 @pytest.mark.parametrize("width", [390, 1180])
 def test_times_on_the_axis_do_not_touch(
@@ -398,6 +402,7 @@ def test_the_plan_text_needs_no_scripts(browser: Any, tmp_path: Path) -> None:
         assert "LogicalProject(select=[a < b])" in tab.locator("noscript").inner_text()
 
 
+@pytest.mark.long
 def test_in_a_notebook_the_page_is_in_a_frame_of_its_own(browser: Any, tmp_path: Path) -> None:
     page = tmp_path / "notebook.html"
     frame = plan_frame({"version": 2, "queries": [query('a "b"')]})

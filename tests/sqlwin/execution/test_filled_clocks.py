@@ -136,7 +136,7 @@ def on_streams() -> Iterator[object]:
             yield pytest.param(day, name, marks=() if is_default else pytest.mark.long)
 
 
-@pytest.mark.variants(36)
+@pytest.mark.variants(12)
 @pytest.mark.parametrize(("day", "name"), list(in_cases()))
 def test_fill_adds_the_windows_that_an_instant_falls_into(day, name):
     window, _ = WINDOWS[name]
@@ -145,6 +145,7 @@ def test_fill_adds_the_windows_that_an_instant_falls_into(day, name):
     assert bounds == windows_with_instants(day, window)
 
 
+@pytest.mark.variants(16)
 @pytest.mark.parametrize(("day", "name"), list(in_cases(starts=True)))
 def test_gap_fill_without_window_end_adds_the_same_windows(day, name):
     window, step = WINDOWS[name]

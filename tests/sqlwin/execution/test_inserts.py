@@ -29,6 +29,7 @@ def test_columns_that_are_named_go_to_their_own(spark: SparkSession, kind: tuple
     assert [tuple(row) for row in result.collect()] == [(*("+I" for _ in kind), "a", 7, None)]
 
 
+@pytest.mark.long
 def test_updates_of_a_stream_go_to_the_columns_that_are_named(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

@@ -110,6 +110,7 @@ def test_files_by_their_path_need_no_spark(unstarted: Session) -> None:
     assert "TableSourceScan(table=['queries/data/sales.csv'], connector=[filesystem]" in text
 
 
+@pytest.mark.long
 def test_tables_planned_before_the_start_are_known_to_spark_after_it(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +186,7 @@ def test_connecting_starts_no_java() -> None:
     assert run("-c", code).stdout == "<sqlwin Session on Spark, not started yet> None\n"
 
 
+@pytest.mark.long
 def test_statements_start_spark_only_if_needed() -> None:
     """PySpark functions that use the process's Spark fail without one."""
     code = (

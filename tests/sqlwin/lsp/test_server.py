@@ -117,6 +117,7 @@ def drive(folder: Path, steps: Callable[[Editor], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.long
 def test_an_editor_gets_problems_completions_help_definitions_and_plans(tmp_path: Path) -> None:
     (tmp_path / "data").symlink_to(ROOT / "queries/data")
     # a path relative to the editor's folder

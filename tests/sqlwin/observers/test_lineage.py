@@ -620,6 +620,7 @@ def test_variables_of_openlineage_turn_it_on(
     assert has_lineage() is expected
 
 
+@pytest.mark.long
 def test_the_command_line_sends_events() -> None:
     with collector(201) as (url, bodies):
         done = run_command({"OPENLINEAGE_URL": url}, "queries/quickstart.sql")
@@ -632,6 +633,7 @@ def test_the_command_line_sends_events() -> None:
     assert events[1]["inputs"][0]["name"] == str(FLIGHTS)
 
 
+@pytest.mark.long
 def test_an_unreachable_collector_changes_no_result() -> None:
     with absent_collector() as url:
         done = run_command(

@@ -50,6 +50,7 @@ def test_words_leave(terminal, how):
     assert terminal().leave(f"{how}\r") == 0
 
 
+@pytest.mark.long
 def test_parameters_have_values_until_they_are_forgotten(terminal):
     prompt = terminal("--param", "n=2")
     prompt.answers("rows :n;", "2 rows (")
@@ -61,6 +62,7 @@ def test_parameters_have_values_until_they_are_forgotten(terminal):
     prompt.answers(r"\param 1=2", "\\param requires a name, not '1'")
 
 
+@pytest.mark.long
 def test_the_ending_of_a_file_says_how_rows_are_written(terminal, tmp_path):
     prompt = terminal()
     prompt.answers(r"\o out.csv", "writing rows to out.csv as csv")
@@ -131,6 +133,7 @@ def test_rows_bounds_tables(prompt):
     prompt.answers(r"\rows 1000", "tables show at most 1,000 rows")
 
 
+@pytest.mark.long
 def test_keys_switches_between_emacs_and_vi(prompt):
     prompt.answers(r"\keys vi", "key bindings: vi")
     prompt.shows("table  vi")
@@ -152,6 +155,7 @@ def test_x_auto_shows_only_wide_tables_vertically(prompt):
     prompt.answers(r"\x off", "vertical output: off")
 
 
+@pytest.mark.long
 def test_a_wide_table_shows_one_value_per_line(terminal, tmp_path):
     prompt = terminal()
     prompt.answers("listing 13;", "row 1", "column_number_12 │ value 12", "1 row (")
@@ -175,6 +179,7 @@ def test_every_format_writes_rows_its_way(prompt):
         prompt.answers("values;", written, "2 rows (")
 
 
+@pytest.mark.long
 def test_the_editor_returns_the_changed_file_to_the_prompt(terminal, tmp_path):
     editor = tmp_path / "edit.sh"
     editor.write_text("#!/bin/sh\necho 'rows 9;' > \"$1\"\n")
@@ -204,6 +209,7 @@ def test_watch_and_chart_need_a_statement(terminal):
     prompt.answers(r"\watch soon", "\\watch requires seconds, not 'soon'")
 
 
+@pytest.mark.long
 def test_formats_vertical_output_timing_and_null(prompt):
     prompt.answers(r"\format csv", "output format: csv")
     prompt.answers("values;", "window_start,name,price", "2013-01-01T05:15:00,NULL,1.0")
@@ -219,6 +225,7 @@ def test_formats_vertical_output_timing_and_null(prompt):
         prompt.answers(back)
 
 
+@pytest.mark.long
 def test_an_output_file_holds_one_table(terminal, tmp_path):
     (tmp_path / "out-2.csv").write_text("somebody's")
     prompt = terminal()
@@ -240,6 +247,7 @@ def test_an_output_file_holds_one_table(terminal, tmp_path):
     ]
 
 
+@pytest.mark.long
 def test_o_writes_rows_to_a_file_and_i_reads_sql_from_one(terminal, tmp_path):
     (tmp_path / "two.sql").write_text("rows 2;")
     prompt = terminal("--format", "csv")
@@ -258,6 +266,7 @@ def test_watch_runs_the_last_statement_until_ctrl_c(prompt):
     prompt.see(PROMPT)
 
 
+@pytest.mark.long
 def test_an_editor_takes_the_last_statement_and_gives_it_to_the_prompt(terminal, tmp_path):
     editor = tmp_path / "edit.sh"
     editor.write_text("#!/bin/sh\nsed -i 's/rows 2/rows 8/' \"$1\"\n")

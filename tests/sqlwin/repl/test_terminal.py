@@ -10,6 +10,7 @@ from tests.observing import wait_until
 from tests.sqlwin.repl.terminal import PROGRAM, PROMPT, SECONDS, Terminal
 
 
+@pytest.mark.long
 def test_the_prompt_appears_before_spark_and_shows_its_state(terminal, tmp_path):
     prompt = terminal(FAKE_START_AFTER=str(tmp_path / "go on"))
     prompt.shows("Spark is starting")
@@ -92,6 +93,7 @@ def test_a_wide_line_is_cut_to_the_part_with_the_error(prompt):
     assert max(len(line), len(carets)) <= prompt.screen.columns
 
 
+@pytest.mark.long
 def test_ctrl_c_cancels_a_statement_and_returns_to_the_prompt(prompt):
     prompt.run("hang;")
     prompt.shows("Running")
@@ -151,8 +153,9 @@ def test_ctrl_c_right_after_enter_cancels_the_statement(is_answered, terminal):
 
 
 def test_ctrl_c_at_an_empty_prompt_does_not_cancel_the_next_statement(prompt):
-    prompt.type("\x03\x03")
-    prompt.see(PROMPT, PROMPT)
+    for _ in range(2):
+        prompt.type("\x03")
+        prompt.see(PROMPT)
     prompt.answers("rows 2;", "2 rows (")
 
 
@@ -167,6 +170,7 @@ def test_ctrl_d_right_after_enter_leaves_when_the_statement_is_done(typed, termi
     assert ("5 rows (" if "rows 5" in typed else "OK") in prompt.screen.text()
 
 
+@pytest.mark.long
 def test_ctrl_d_while_a_statement_runs_leaves_after_it(terminal):
     prompt = terminal()
     prompt.run("job;")
@@ -183,6 +187,7 @@ def test_ctrl_d_while_a_statement_runs_leaves_after_it(terminal):
     assert "rows in total (" in prompt.screen.text()
 
 
+@pytest.mark.long
 def test_ctrl_d_while_a_statement_waits_for_spark_leaves_after_it(terminal, tmp_path):
     prompt = terminal(FAKE_START_AFTER=str(tmp_path / "go on"))
     prompt.run("rows 5;")
@@ -194,6 +199,7 @@ def test_ctrl_d_while_a_statement_waits_for_spark_leaves_after_it(terminal, tmp_
     assert "5 rows (" in prompt.screen.text()
 
 
+@pytest.mark.long
 def test_ctrl_d_leaves_while_spark_starts(terminal, tmp_path):
     prompt = terminal(FAKE_START_AFTER=str(tmp_path / "never"))
     prompt.shows("Spark is starting")
@@ -222,6 +228,7 @@ def test_a_line_that_ctrl_c_drops_is_in_the_history(prompt):
     prompt.see("11 rows (")
 
 
+@pytest.mark.long
 def test_the_history_survives_a_restart_and_can_be_searched(terminal):
     first = terminal()
     first.answers("rows 12;", "12 rows (")
@@ -269,6 +276,7 @@ def test_brackets_and_quotes_come_in_pairs_and_are_typed_over(prompt):
     prompt.see("    ^", PROMPT)
 
 
+@pytest.mark.long
 def test_vi_keys_work_with_their_option(terminal):
     prompt = terminal("--keys", "vi")
     prompt.type("rows 5 5;")
@@ -279,6 +287,7 @@ def test_vi_keys_work_with_their_option(terminal):
     prompt.see("55 rows (")
 
 
+@pytest.mark.long
 def test_files_and_statements_of_the_command_line_run_first(tmp_path):
     (tmp_path / "first.sql").write_text("ok; rows 4;")
     prompt = Terminal(tmp_path, "--file", "first.sql")
@@ -368,6 +377,7 @@ def test_text_typed_during_a_statement_runs_after_it(prompt):
     prompt.see("rows in total (", "3 rows (", PROMPT, "rows 5;", "5 rows (", PROMPT)
 
 
+@pytest.mark.long
 def test_long_and_wide_results_go_to_the_pager(terminal):
     pager = "sh -c 'echo PAGED; head -n 1; cat > /dev/null; echo LEFT'"
     prompt = terminal(SQLWIN_PAGER=pager)
@@ -378,6 +388,7 @@ def test_long_and_wide_results_go_to_the_pager(terminal):
     prompt.see("more columns")
 
 
+@pytest.mark.long
 def test_a_pager_that_is_left_early_is_no_error(terminal):
     prompt = terminal("--format", "csv", SQLWIN_PAGER="sh -c 'head -n 2'")
     prompt.answers("rows 300000;", "the pager was closed before the end")
@@ -398,6 +409,7 @@ def test_without_a_terminal_the_command_line_is_wrong():
     assert "requires a terminal" in result.stderr
 
 
+@pytest.mark.long
 def test_a_run_shows_the_latest_row_of_each_key_in_place(tmp_path):
     running = Terminal(tmp_path, "-e", "grouped", "--latest", "--no-progress", command="run")
     running.shows("watermark 12:00  ·  Ctrl-C stops")

@@ -98,6 +98,7 @@ def version_of_psql() -> int:
     return 0 if version is None else int(version[0])
 
 
+@pytest.mark.long
 def test_psql_s_commands_list_the_session(port: int) -> None:
     lists = [item for item in LISTS if version_of_psql() == 15 or item[0] not in OF_PSQL_15]
     parts = [(f"\\echo {number}", command) for number, (command, _) in enumerate(lists)]
@@ -496,6 +497,7 @@ def test_new_tables_are_listed_at_once(tmp_path: Path) -> None:
 JAR = "/usr/share/java/postgresql.jar"
 
 
+@pytest.mark.long
 def test_jdbc_s_metadata_lists_the_session(port: int, tmp_path: Path) -> None:
     if shutil.which("javac") is None or not Path(JAR).exists():
         pytest.skip("needs a JDK and libpostgresql-jdbc-java")

@@ -297,6 +297,7 @@ def test_a_hostile_statement_is_refused(client: Any, statement: str) -> None:
     assert client.execute("SHOW TABLES").fetchall() == [("flights",), ("late",)]
 
 
+@pytest.mark.variants(7)
 @pytest.mark.parametrize("statement", HOSTILE_FOR_SPARK)
 def test_spark_does_not_analyse_a_hostile_statement(spark_client: Any, statement: str) -> None:
     refuses(spark_client, statement)
@@ -313,6 +314,7 @@ def test_a_good_statement_runs_on_spark(spark_client: Any, statement: str) -> No
     assert spark_client.execute(statement).fetchall()
 
 
+@pytest.mark.long
 def test_spark_s_expressions_name_no_environment(spark_client: Any) -> None:
     texts = ("SELECT '${env:PATH}' AS a, uuid() AS u", "VALUES ('${system:user.dir}')")
     found = [spark_client.execute(text).fetchone()[0] for text in texts]

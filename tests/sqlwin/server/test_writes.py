@@ -36,6 +36,7 @@ def client(port: int) -> Iterator[Any]:
         yield connection
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("n_rows", [1, 999, 1000, 2000])
 def test_an_insert_runs_once_and_is_counted(client: Any, n_rows: int) -> None:
     values = ", ".join(f"('k', {n})" for n in range(n_rows))
@@ -62,6 +63,7 @@ def test_a_statement_is_answered_with_its_kind(client: Any, statement: str, tag:
     assert client.execute(statement).statusmessage == tag
 
 
+@pytest.mark.long
 def test_jdbc_reports_update_counts(port: int, tmp_path: Path) -> None:
     if shutil.which("javac") is None or not Path(JAR).exists():
         pytest.skip("needs a JDK and libpostgresql-jdbc-java")

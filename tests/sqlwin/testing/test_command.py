@@ -66,6 +66,7 @@ def test_a_spark_of_this_process_is_not_used(fresh_session: sqlwin.Session, tmp_
     assert out.startswith("1 passed, 3 histories")
 
 
+@pytest.mark.long
 def test_the_example_project_passes_without_spark():
     code, out, err = run(str(ROOT / "queries/testing"), "--histories", "5")
     assert (code, err) == (0, "")
@@ -170,6 +171,7 @@ tables:
     assert code == 0, out
 
 
+@pytest.mark.long
 def test_update_rewrites_failed_expectations_and_keeps_comments(tmp_path):
     path = file(tmp_path, case("first", WRONG), case("second", RIGHT))
     code, _, err = run(path, "--update")
@@ -360,6 +362,7 @@ def test_a_computed_column_that_needs_spark_is_named_as_such(tmp_path):
     assert "the case 'computed' needs Spark" in process.stdout
 
 
+@pytest.mark.long
 def test_a_case_with_a_type_that_only_spark_reads_needs_spark(tmp_path):
     # in a process of its own: a Spark that runs in this one would read the table
     tables = TABLE.replace("v: BIGINT", "v: ARRAY<INT>").replace("a, 1]", "a, [1]]")
@@ -387,6 +390,7 @@ def test_a_case_with_limit_has_the_first_rows(tmp_path):
     assert "not compared with the definition: it sorts, groups or limits rows" in err
 
 
+@pytest.mark.long
 def test_simulate_agrees_on_the_querys_own_rows(monkeypatch):
     monkeypatch.chdir(ROOT)
     code, out, _ = run("--simulate", "5", "queries/testing/departures.sql", "--rows", "60")

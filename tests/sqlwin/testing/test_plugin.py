@@ -52,6 +52,7 @@ PLUGIN = () if IS_INSTALLED else ("-p", "sqlwin.testing.plugin")
 ARGUMENTS = (*PLUGIN, "-p", "no:cacheprovider")
 
 
+@pytest.mark.long
 def test_cases_are_tests_and_failures_are_shown(pytester: pytest.Pytester) -> None:
     pytester.makefile(
         ".sqlwin.yaml", good=TABLE.replace("N]]", "1]]"), bad=TABLE.replace("N]]", "2]]")

@@ -86,7 +86,7 @@ def file(tmp_path: Path, *cases: str) -> str:
     return str(path)
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("case", [TUMBLE, CALL, SESSIONS, WATERMARK, ROWS])
 def test_a_case_has_the_processing_time_of_its_waits(tmp_path: Path, case: str) -> None:
     code, out, err = run(file(tmp_path, case), "--histories", "20")
@@ -167,7 +167,7 @@ RANKED = """
 """
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     "case",
     [RESULTS, RESULTS_ON_TIME, FILTERED, RANKED],
@@ -183,6 +183,7 @@ def test_results_have_the_processing_time_at_which_they_are_emitted(
     assert "not compared with the definition: the processing time of results" in err
 
 
+@pytest.mark.long
 def test_simulate_reports_that_the_time_of_results_depends_on_micro_batches(
     tmp_path: Path,
 ) -> None:
@@ -253,6 +254,7 @@ def windows(column: str) -> str:
 FINDING = "finding: the result depends on when rows arrive: "
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("query", "cause"),
     [
@@ -275,6 +277,7 @@ def test_simulate_names_results_that_depend_on_arrival(
     ]
 
 
+@pytest.mark.long
 def test_unused_processing_time_is_not_reported(tmp_path: Path) -> None:
     code, out, _ = run("--simulate", "10", script(tmp_path, windows("ts")))
     assert code == 0 and FINDING not in out

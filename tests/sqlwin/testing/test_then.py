@@ -47,6 +47,7 @@ def resumed(old: Path, new: Path, *more: str) -> tuple[int, list[str]]:
     return code, out.splitlines()
 
 
+@pytest.mark.long
 def test_an_allowed_change_has_the_rows_of_both_queries(old: Path, tmp_path: Path) -> None:
     new = script(tmp_path, "new.sql", TUMBLE.replace("AS s", "AS total, SUM(v) * 2 AS twice"))
     code, lines = resumed(old, new)
@@ -88,6 +89,7 @@ def test_an_unsupported_change_fails_with_its_reason(
     assert reason in lines[-1]
 
 
+@pytest.mark.long
 def test_rows_that_differ_from_the_changed_query_are_shown(
     old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -180,7 +180,7 @@ def test_a_batch_shows_its_stages_and_where_its_time_went(busy_tab: Any) -> None
     assert failed.locator(".message").inner_text() == "division by zero"
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("width", [1180, 400])
 def test_rows_not_fetched_yet_have_a_place(browser: Any, width: int) -> None:
     item, _ = stream()
@@ -195,6 +195,7 @@ def test_rows_not_fetched_yet_have_a_place(browser: Any, width: int) -> None:
         assert tab.get_by_text("rows appear here").count() == 0
 
 
+@pytest.mark.long
 def test_the_page_follows_the_stream(browser: Any) -> None:
     item, query = stream()
     item.history.take(report_of(progress(0, 100)))

@@ -43,7 +43,7 @@ def assert_all_same(actual, expected):
     assert not wrong
 
 
-@pytest.mark.variants(12)
+@pytest.mark.variants(4)
 @every_case
 @given(data=st.data())
 def test_runs_of_rows_reduce_to_the_merge_of_their_rows(case, data):
@@ -76,6 +76,7 @@ def test_scans_give_every_prefix_and_every_suffix_of_every_segment(case, data):
     assert_all_same(results(case, merge, merge.scan(state, segments, reverse=True)), suffixes)
 
 
+@pytest.mark.variants(11)
 @every_case
 @given(data=st.data())
 def test_combine_is_associative_and_has_an_identity(case, data):
@@ -91,6 +92,7 @@ def test_combine_is_associative_and_has_an_identity(case, data):
         assert repr(results(case, merge, alone)) == repr(results(case, merge, a))
 
 
+@pytest.mark.variants(9)
 @every_case
 @given(data=st.data())
 def test_subtraction_is_exact(case, data):

@@ -218,10 +218,12 @@ def assert_same_as_spark(session: SparkSession, rows: pa.Table, expressions: lis
     assert not differences, differences
 
 
+@pytest.mark.long
 def test_values_and_types_are_sparks(session, rows):
     assert_same_as_spark(session, rows, SUCCEEDING)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", among([1, 2], slow=[2]))
 def test_values_and_types_of_random_expressions_are_sparks(session, rows, seed):
     make = RandomExpressions(seed)

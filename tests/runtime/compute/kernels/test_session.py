@@ -118,6 +118,7 @@ def test_partitions_far_apart_in_time_are_distinguished():
     assert result.session_of_partial().tolist() == [n ^ 1 for n in range(400)]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 @given(data=st.data())
 def test_any_split_of_rows_into_partials_gives_the_sessions_of_the_rows(keys, data):
@@ -152,7 +153,7 @@ def test_any_split_of_rows_into_partials_gives_the_sessions_of_the_rows(keys, da
     assert_same(result, expected)
 
 
-@pytest.mark.variants(12)
+@pytest.mark.variants(4)
 @pytest.mark.parametrize("name", CASES)
 @given(data=st.data())
 def test_every_accumulator_merges_inside_sessions(name, data):
@@ -169,7 +170,7 @@ def test_every_accumulator_merges_inside_sessions(name, data):
 
 
 # the buffer's partials of FIRST and LAST have one order column
-@pytest.mark.variants(12)
+@pytest.mark.variants(4)
 @pytest.mark.parametrize("name", [name for name in CASES if name != "first wide"])
 @given(data=st.data())
 def test_partials_that_a_task_chains_make_the_same_sessions(name, data):

@@ -288,6 +288,7 @@ def test_errors_of_kafka_are_one_line(broker: Broker, client: Client) -> None:
         find_start(client, reading(broker, "clicks", start="offsets", start_offsets={"9": 0}))
 
 
+@pytest.mark.long
 def test_a_missing_broker_is_named() -> None:
     nowhere = Client({**NOWHERE, "group.id": "tests"})
     with pytest.raises(ExecutionError, match=r"not reachable at 127.0.0.1:1: .*refused"):
@@ -325,6 +326,7 @@ def test_messages_are_stored_when_sending_returns(broker: Broker, client: Client
     assert sorted(pairs, key=str) == [(None, None), (None, b"before"), (b"k", b"v")]
 
 
+@pytest.mark.long
 def test_messages_that_are_not_delivered_fail_the_task(broker: Broker) -> None:
     broker.send("small", [b"before"])
     rows = pa.record_batch({"value": [b"x" * 2000]})

@@ -69,6 +69,7 @@ def test_messages_without_a_transaction_are_read_in_order(address: str) -> None:
     reader.close()
 
 
+@pytest.mark.long
 def test_readers_of_committed_messages_see_all_of_a_transaction_or_nothing(address: str) -> None:
     writer = producer(address, "all-or-nothing")
     writer.begin_transaction()
@@ -114,6 +115,7 @@ def test_a_producer_that_takes_over_aborts_and_fences_the_earlier_one(address: s
     assert read(address, "taken") == ["by the later"]
 
 
+@pytest.mark.long
 def test_a_micro_batch_that_was_committed_is_not_sent_again(address: str) -> None:
     # the offset that the transaction itself has committed
     assert send(address, "once", 4, "a", "b") == 2
@@ -122,6 +124,7 @@ def test_a_micro_batch_that_was_committed_is_not_sent_again(address: str) -> Non
     assert read(address, "once") == ["a", "b", "c"]
 
 
+@pytest.mark.long
 def test_a_micro_batch_that_died_before_its_commit_is_sent_once(address: str) -> None:
     assert send(address, "dying", 0, "a") == 1
     # the run that dies: its producer has sent all, and the offset, but not committed

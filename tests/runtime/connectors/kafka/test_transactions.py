@@ -61,6 +61,7 @@ def send(broker: Broker, topic: str, batch: int | None, batches: Iterator[pa.Rec
     return send_once(config(broker), reader, topic, f"sqlwin-{topic}", batch, batches)
 
 
+@pytest.mark.long
 def test_a_micro_batch_that_was_committed_is_not_sent_again(broker: Broker) -> None:
     assert send(broker, "once", 4, iter([rows(b"a"), rows(), rows(b"b", b"c")])) == 3
     assert read(broker, "once") == [b"a", b"b", b"c"]

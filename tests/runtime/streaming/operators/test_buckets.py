@@ -61,7 +61,7 @@ def gives_the_same(whole: Any, cut: Any, batches: list[tuple[Any, ...]]) -> list
     return result
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     "window",
     [Tumble(10_000 * MS), Hop(10_000 * MS, 120_000 * MS), Cumulate(10_000 * MS, 60_000 * MS)],
@@ -94,6 +94,7 @@ def test_sessions() -> None:
     assert gives_the_same(whole, cut, batches)[-1] > 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "thresholds",
     [pytest.param(SPANS_FROM_THE_START, marks=pytest.mark.long), NO_SPANS],

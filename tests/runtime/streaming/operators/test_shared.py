@@ -131,7 +131,7 @@ rows = st.lists(st.tuples(keys, st.integers(-200_000, 200_000), st.integers(-5, 
 watermarks = st.one_of(st.none(), st.integers(-220_000, 220_000))
 
 
-@pytest.mark.variants(3)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("windows", SETS, ids=str)
 @given(batches=st.lists(st.tuples(rows, watermarks), max_size=8))
 @settings(max_examples=20, deadline=None)
@@ -157,7 +157,7 @@ def test_every_reader_equals_the_row_by_row_model(windows, batches):
     assert set(shared.store.blobs) == {"metadata"}
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("windows", SETS, ids=str)
 def test_every_reader_gives_the_same_as_without_others(windows):
     shared, alone = Shared(*windows), [Stream(window) for window in windows]
@@ -181,6 +181,7 @@ def live_blobs(shared):
     return {"metadata", *blobs_of(shared.store.metadata)}, set(shared.store.contents.slices.spans)
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("windows", SETS, ids=str)
 @given(batches=st.lists(st.tuples(rows, watermarks), min_size=4, max_size=10))
 @settings(max_examples=6, deadline=None)
@@ -298,6 +299,7 @@ def test_slices_used_only_by_wide_windows_are_merged():
     assert [row[3] for row in days] == [24, 24]
 
 
+@pytest.mark.long
 def test_cumulate_windows_store_one_slice_each():
     shared = Shared(Cumulate(10 * S, 3600 * S), Cumulate(5 * S, 600 * S), Hop(10 * S, 30 * S))
     for time in range(0, 590_000, 2000):

@@ -240,7 +240,7 @@ BATCHES = st.lists(st.tuples(ROWS, st.integers(0, 25)), min_size=3, max_size=10)
 MANY_CHUNKS = Thresholds(sessions_n_marks=4, sessions_max_runs=2)
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("thresholds", [Thresholds(), MANY_CHUNKS], ids=["", "many chunks"])
 @settings(deadline=None, max_examples=40)
 @given(batches=BATCHES)
@@ -263,7 +263,7 @@ def test_the_early_changes_add_up_to_all_sessions(thresholds, batches):
     assert set(stream.store.blobs) == {"metadata"}
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("thresholds", [Thresholds(), MANY_CHUNKS], ids=["", "many chunks"])
 @settings(deadline=None, max_examples=40)
 @given(batches=BATCHES)

@@ -137,7 +137,7 @@ def test_running_aggregates_add_up_at_length(window, early, batches):
     add_up(window, early, batches, SPANS_FROM_THE_START)
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("early", [None, FireRule(delay_us=45 * S)], ids=["", "early"])
 def test_totals_give_the_same_steps_with_emitonlyonupdate(early):
     """Steps without rows are omitted, as without totals."""
@@ -156,6 +156,7 @@ def test_totals_give_the_same_steps_with_emitonlyonupdate(early):
     assert had > 40
 
 
+@pytest.mark.long
 def test_late_rows_read_as_much_however_many_windows_overlap():
     most = {}
     for n_slides in (48, 144):

@@ -183,6 +183,7 @@ def test_one_row_moves_the_watermark_at_most_by_the_limit():
     assert stream.status.watermarks.combined_us == 121_000 * MS
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 def test_state_is_bounded_by_keys_and_live_slices_and_then_freed(window):
     stream = Stream(window)
@@ -198,6 +199,7 @@ def test_state_is_bounded_by_keys_and_live_slices_and_then_freed(window):
     assert set(stream.store.blobs) == {"metadata"}
 
 
+@pytest.mark.long
 def test_a_cumulate_window_keeps_one_slice_of_closed_steps():
     stream = Stream(Cumulate(1 * S, 200 * S))
     for time in range(0, 150_000, 1000):
@@ -205,6 +207,7 @@ def test_a_cumulate_window_keeps_one_slice_of_closed_steps():
     assert stream.status.n_rows == 2
 
 
+@pytest.mark.long
 def test_many_small_micro_batches_leave_few_blobs():
     stream = Stream(Tumble(3600 * S))
     for time in range(300):
@@ -234,7 +237,7 @@ rows = st.lists(st.tuples(keys, st.integers(-100_000, 100_000), st.integers(-5, 
 watermarks = st.one_of(st.none(), st.integers(-120_000, 120_000))
 
 
-@pytest.mark.variants(5)
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @given(batches=st.lists(st.tuples(rows, watermarks), max_size=6))
 def test_the_operator_equals_the_row_by_row_model(window, batches):
@@ -247,7 +250,7 @@ def test_the_operator_equals_the_row_by_row_model(window, batches):
     assert sorted(stream.end()) == sorted(model.micro_batch([], FINAL_US // MS))
 
 
-@pytest.mark.variants(5)
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 @given(data=st.data())
 @settings(max_examples=30)

@@ -249,6 +249,7 @@ def check(window: Window, script: list[MicroBatch]) -> None:
     assert run.store.blobs == {}
 
 
+@pytest.mark.long
 @given(window=windows, script=scripts)
 @settings(max_examples=40, deadline=None)
 def test_stores_equal_brute_force(window: Window, script: list[MicroBatch]) -> None:
@@ -262,7 +263,7 @@ def test_stores_equal_brute_force_in_long_runs(window: Window, script: list[Micr
     check(window, script)
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("window", "kind"),
     [
