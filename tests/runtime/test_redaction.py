@@ -155,6 +155,7 @@ def test_a_multi_line_secret_is_masked_in_each_line() -> None:
     assert "    ******', 'b' = 'c')\n             ^^^" in report
 
 
+@pytest.mark.long
 def test_a_long_text_is_searched_in_a_time_that_grows_with_it() -> None:
     def took(n: int) -> float:
         start = time.process_time()

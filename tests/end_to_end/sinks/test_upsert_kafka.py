@@ -199,6 +199,7 @@ def expected_prices() -> list[tuple[Any, ...]]:
     return rows
 
 
+@pytest.mark.long
 @pytest.mark.variants(1)
 @pytest.mark.parametrize("more", ["", ", 'value.fields-include' = 'EXCEPT_KEY'"])
 def test_a_temporal_join_of_a_batch_reads_all_versions_of_a_key(

@@ -115,7 +115,7 @@ def rows_by_scan(spark, path, time, keys, zone, buffer_bytes):
     return dataframe(spark, step, ExecutionOptions(2, 4, buffer_bytes=buffer_bytes))
 
 
-@pytest.mark.variants(1)
+@pytest.mark.long
 @pytest.mark.parametrize("time", [TS, WALL], ids=["timestamp", "timestamp_ntz"])
 def test_windows_are_the_same_for_both_local_stages(spark, table, zone, time):
     keys = KEYS[:3]
