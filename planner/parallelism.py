@@ -20,7 +20,7 @@ from runtime.spec.windows import SessionWindow, Window
 
 # More buckets than tasks, because a task of the global stage holds one bucket in memory.
 _BUCKETS_PER_PARTITION = 4
-_MOST_BUCKETS_PER_PARTITION = 64
+_MAX_BUCKETS_PER_PARTITION = 64
 _BUCKET_BYTES = 64 << 20
 # Work of a task, in input bytes, input rows or output rows, below which it is not worth starting.
 _TASK_BYTES = 32 << 20
@@ -65,7 +65,7 @@ def _choose_tasks(node: Node, options: ParallelismOptions) -> Node:
     partitions = partitions or options.most_partitions
     if buckets is None:
         number = max(partitions * _BUCKETS_PER_PARTITION, _up(n_bytes, _BUCKET_BYTES))
-        buckets = min(number, partitions * _MOST_BUCKETS_PER_PARTITION)
+        buckets = min(number, partitions * _MAX_BUCKETS_PER_PARTITION)
     return replace(node, partitions=min(partitions, buckets), buckets=buckets)
 
 

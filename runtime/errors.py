@@ -17,7 +17,7 @@ _CONTROL = re.compile(r"[\x00-\x08\n-\x1f\x7f-\x9f\u2028\u2029]")
 # Stands for a control character in a line of SQL, so that the carets below it stay in place
 _UNSHOWN = "\ufffd"
 # Maximum length of a message; longer ones quote a name or value of the user
-_MOST_CHARACTERS = 2_000
+_MAX_CHARACTERS = 2_000
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ def place_of_word(word: str, before: str, sql: str) -> Position:
 
 def _shortened(text: str) -> str:
     """Cut the middle of a message that quotes a very long name or value."""
-    if len(text) <= _MOST_CHARACTERS:
+    if len(text) <= _MAX_CHARACTERS:
         return text
-    half = _MOST_CHARACTERS // 2
+    half = _MAX_CHARACTERS // 2
     return f"{text[:half]} … {text[-half:]}"
 
 

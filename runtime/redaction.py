@@ -67,7 +67,7 @@ _PLACES = (
     re.compile(r"jdbc:oracle:\w{1,99}:[^\s/'\"@]{1,99}/([^\s'\"@]{1,499})@"),
 )
 # Shorter values, and plain words for a secret, occur in texts by chance.
-_LEAST_REMEMBERED = 6
+_MIN_REMEMBERED = 6
 _remembered: dict[str, None] = {}
 
 
@@ -165,7 +165,7 @@ DEFAULT = Mask()
 def remember(secrets: Iterable[str]) -> None:
     """Mask these values from now on, wherever they occur as whole words."""
     for secret in secrets:
-        is_telling = len(secret) >= _LEAST_REMEMBERED and secret != MASKED
+        is_telling = len(secret) >= _MIN_REMEMBERED and secret != MASKED
         if is_telling and not (secret.isalpha() and DEFAULT.is_secret(secret)):
             _remembered.setdefault(secret)
 

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from runtime.errors import SqlwinError
-from runtime.spark.errors import comes_of_stopped_spark
+from runtime.spark.errors import is_caused_by_stopped_spark
 from runtime.spark.exceptions import spark_or_java_error
 
 if TYPE_CHECKING:
@@ -136,6 +136,6 @@ def _call(errors: Errors, method: Callable[..., Any], /, *args: Any, **kwargs: A
     except SqlwinError:
         raise
     except Exception as error:
-        if not (_is_failure(error) or comes_of_stopped_spark(error)):
+        if not (_is_failure(error) or is_caused_by_stopped_spark(error)):
             raise
         raise errors.translate(error) from error

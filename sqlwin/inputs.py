@@ -250,7 +250,7 @@ def _sql_type(type_: pa.DataType) -> pa.DataType:
         # Spark has no negative scales
         scale = max(type_.scale, 0)
         digits = type_.precision - type_.scale + scale
-        if digits > _MOST_DIGITS:
+        if digits > _MAX_DIGITS:
             raise TypeError(str(type_))
         return pa.decimal128(digits, scale)
     if types.is_struct(type_):
@@ -263,7 +263,7 @@ def _sql_type(type_: pa.DataType) -> pa.DataType:
 
 
 # Digits of a decimal in Spark
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 # Arrow's extension types that are equivalent to their storage type
 _STORED_PLAINLY = frozenset({"arrow.json", "arrow.uuid"})
 _PLAIN_TYPES = {

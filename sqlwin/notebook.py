@@ -20,7 +20,7 @@ from runtime.spec.figures import count_text
 from sqlwin.control import SessionControl
 from sqlwin.display.charts.svg import svg_charts
 from sqlwin.display.charts.text import write_chart
-from sqlwin.display.html_table import MOST_ROWS, html_table
+from sqlwin.display.html_table import MAX_ROWS, html_table
 from sqlwin.display.table import DEFAULT_MAX_ROWS, print_table
 from sqlwin.execution.explain_formats import Explanation
 from sqlwin.result import (
@@ -140,7 +140,7 @@ def _show_stream(result: Result, stream: StreamedRows) -> None:
             n_rows += batch.num_rows
             taken = pa.Table.from_batches([batch])
             rows = pa.concat_tables([last, taken]) if last.schema == taken.schema else taken
-            last = rows.slice(max(0, rows.num_rows - MOST_ROWS))
+            last = rows.slice(max(0, rows.num_rows - MAX_ROWS))
             place.update(shown(is_over=False))
     except KeyboardInterrupt:
         pass  # users stop a stream by interrupting the cell, and its table stays

@@ -144,7 +144,7 @@ def _on_wall_clock(value: Expression, time_zone: str) -> Expression:
 
 
 # Maximum decimals of a ROUND that the scan evaluates, because doubles have no more digits
-_MOST_DECIMALS = 15
+_MAX_DECIMALS = 15
 
 
 def round_call(args: Sequence[Expression]) -> Expression:
@@ -152,7 +152,7 @@ def round_call(args: Sequence[Expression]) -> Expression:
     value, decimals, *_ = (*args, Constant(0, "int"))
     if not isinstance(decimals, Constant) or not isinstance(decimals.value, int):
         refuse("ROUND to decimals that are not a literal is left to Spark")
-    if not 0 <= decimals.value <= _MOST_DECIMALS:
+    if not 0 <= decimals.value <= _MAX_DECIMALS:
         refuse(f"ROUND to {decimals.value} decimals is left to Spark")
     if is_integer(value.type):
         return value

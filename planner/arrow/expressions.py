@@ -27,7 +27,7 @@ from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
 
 _LONGEST_QUOTE = 60
 # Limits expressions that are evaluated recursively for every batch. Constants do not count.
-_MOST_PARTS = 1_000
+_MAX_PARTS = 1_000
 _DEEPEST = 100
 
 
@@ -79,7 +79,7 @@ def _is_small(expression: Expression) -> bool:
     while pending:
         part, depth = pending.pop()
         n_parts += not isinstance(part, Constant)
-        if n_parts > _MOST_PARTS or depth > _DEEPEST:
+        if n_parts > _MAX_PARTS or depth > _DEEPEST:
             return False
         if isinstance(part, Call):
             pending += [(arg, depth + 1) for arg in part.args]

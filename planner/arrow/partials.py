@@ -22,7 +22,7 @@ from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, colu
 from runtime.spec.local import PartialColumns
 from runtime.spec.table import Column
 
-_MOST_LONG_DIGITS = 18
+_MAX_LONG_DIGITS = 18
 
 
 @dataclass(frozen=True)
@@ -117,4 +117,4 @@ def _arrow_partial(call: PartialColumns[exp.Expr], rows: RowsOfScan) -> PartialC
 def _is_hashed(type_: str) -> bool:
     """Return whether the scan hashes a type as Spark does. Decimals must fit into 64 bits."""
     digits = decimal_digits(type_)
-    return digits is None or digits[0] <= _MOST_LONG_DIGITS
+    return digits is None or digits[0] <= _MAX_LONG_DIGITS

@@ -94,7 +94,7 @@ class _Match:
 
 
 def join_as_of(query: exp.Select, schema_of: SchemaOf) -> bool:
-    """Rewrite, in place, the join of a SELECT if it is the only one and such a LATERAL.
+    """Rewrite, in place, the only join of a SELECT if it is a LATERAL for the nearest row.
 
     Args:
         query: A SELECT over bounded tables.

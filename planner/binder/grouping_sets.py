@@ -25,7 +25,7 @@ from runtime.errors import AnalysisError
 GROUPING_ID = "$e"
 
 # A row is copied once per set. CUBE of 12 columns has 4,096.
-_MOST_SETS = 2**14
+_MAX_SETS = 2**14
 
 _GROUPINGS = (exp.GroupingSets, exp.Cube, exp.Rollup)
 # Hive writes these clauses after the keys
@@ -90,9 +90,9 @@ def groupings_of(group: exp.Group, resolve: Callable[[exp.Expr], exp.Expr]) -> G
     else:
         parts = list(group.expressions)
     number = prod(map(_number_of_sets, parts))
-    if number > _MOST_SETS:
+    if number > _MAX_SETS:
         raise AnalysisError(
-            f"GROUP BY expands to {number:,} grouping sets, but the maximum is {_MOST_SETS:,}",
+            f"GROUP BY expands to {number:,} grouping sets, but the maximum is {_MAX_SETS:,}",
             subjects=("CUBE", "GROUPING SETS", "ROLLUP", "GROUP BY"),
             hint="list only the grouping sets that you need: GROUPING SETS ((a, b), (a), ())",
         )

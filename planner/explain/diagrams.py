@@ -8,8 +8,8 @@ from planner.explain.document import Document, OperatorEntry, QueryDocument, Tre
 from runtime.spec.figures import count_text, size_text
 
 # Longer attributes make the boxes unreadable
-_MOST_CHARACTERS = 60
-_MOST_ATTRIBUTES = 4
+_MAX_CHARACTERS = 60
+_MAX_ATTRIBUTES = 4
 _NEWLINE = "\n"
 
 
@@ -113,7 +113,7 @@ def _flow(query: QueryDocument, source: str) -> str:
 def _label(operator: OperatorEntry) -> list[str]:
     attributes = list(operator.attributes.items())
     lines = [operator.name]
-    for key, values in attributes[:_MOST_ATTRIBUTES]:
+    for key, values in attributes[:_MAX_ATTRIBUTES]:
         lines.append(_short(f"{key}: {', '.join(values)}"))
     return lines
 
@@ -123,7 +123,7 @@ def _title(query: QueryDocument, number: int) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
+    return text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
 
 
 _ESCAPES = str.maketrans(

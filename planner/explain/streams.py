@@ -35,7 +35,7 @@ from runtime.spec.windows import (
 
 @dataclass(frozen=True)
 class Firing:
-    """When windows are emitted besides at their end.
+    """Emissions of a window in addition to the one at its end.
 
     Attributes:
         is_early: Whether windows are emitted before their end.

@@ -49,7 +49,7 @@ from runtime.spec.windows import (
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
 _LONGEST_NAME = 40
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 # Suffixes of the columns of one accumulator
 _PARTS = {MergeMoments: ("_count", "_mean", "_m2"), Pick: ("_order", "_value")}
 _COMMUTATIVE = frozenset(("=", "<>", "<=>", "and", "or", "+", "*"))
@@ -315,7 +315,7 @@ def partial_ddl_types(partial: PartialColumns[Expression]) -> tuple[str, ...]:
         case Merge(op=MergeOp.SUM):
             digits = decimal_digits(args[0])
             if digits is not None:
-                return (f"decimal({min(_MOST_DIGITS, digits[0] + 10)},{digits[1]})",)
+                return (f"decimal({min(_MAX_DIGITS, digits[0] + 10)},{digits[1]})",)
             return ("double" if args[0] in ("float", "double") else "bigint",)
         case MergeMoments():
             return ("bigint", "double", "double")

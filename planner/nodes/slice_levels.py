@@ -24,7 +24,7 @@ FixedWindow = Tumble | Hop | Cumulate
 # Maximum ratio of slices in the common grid to slices of the separate windows. Rolling up a slice
 # costs about as much as aggregating a few rows, so a much finer common grid would cost more than
 # the scans it saves.
-_MOST_SLICES = 8
+_MAX_SLICES = 8
 
 
 @dataclass(frozen=True, order=True)
@@ -77,7 +77,7 @@ def is_cheaper_together(windows: Sequence[FixedWindow], most: int | None = None)
     """
     common = common_grid([grid_of(window) for window in windows])
     apart = sum(slices_per_second(window) for window in windows)
-    return 1e6 / common.width_us <= (most or _MOST_SLICES) * apart
+    return 1e6 / common.width_us <= (most or _MAX_SLICES) * apart
 
 
 def slice_levels(grids: Sequence[Grid]) -> tuple[SliceLevel, ...]:

@@ -31,7 +31,7 @@ from planner.nodes.slice_levels import (
 from planner.optimizer import Options, Refusal, Trace
 from planner.sql.build import column_names, to_sql
 from planner.sql.intervals import render_duration
-from planner.streams.sharing import MOST_READERS, MOST_SLICES, stream_obstacle
+from planner.streams.sharing import MAX_READERS, MAX_SLICES, stream_obstacle
 from planner.streams.tables import streams_of
 from runtime.spec.aggregates import Distinct, ListAgg, Merge, MergeMoments, Pick
 from runtime.spec.windows import Tumble
@@ -258,12 +258,12 @@ def _least_difference(aggregation: _Aggregation, among: Sequence[_Aggregation]) 
 def _clusters(alike: Sequence[_Aggregation]) -> list[list[_Aggregation]]:
     """Form clusters, finest slices first, adding each aggregation to the first suitable one."""
     is_stream = alike[0].is_stream
-    most = MOST_SLICES if is_stream else None
+    most = MAX_SLICES if is_stream else None
     clusters: list[list[_Aggregation]] = []
     for aggregation in sorted(alike, key=lambda a: grid_of(a.window)):
         for cluster in clusters:
             windows = [a.window for a in (*cluster, aggregation)]
-            is_full = is_stream and len(windows) > MOST_READERS
+            is_full = is_stream and len(windows) > MAX_READERS
             if not is_full and is_cheaper_together(windows, most):
                 cluster.append(aggregation)
                 break

@@ -63,7 +63,7 @@ def rewrite_functions(tree: exp.Expr, *, keep: frozenset[str] = frozenset()) -> 
     """Replace Flink functions by Spark's, in place; return whether there were any.
 
     Args:
-        tree: A query or an expression. It must have a parent if it is such a call itself.
+        tree: A query or an expression. If the root is such a call, it must have a parent.
         keep: Upper-case names of functions to leave unchanged.
     """
     changed = False

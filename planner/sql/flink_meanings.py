@@ -38,7 +38,7 @@ def rewrite_meanings(tree: exp.Expr) -> bool:
     """Rewrite, in place, calls and literals whose text determines Flink's semantics.
 
     Args:
-        tree: A query or an expression. It must have a parent if it is such a call itself.
+        tree: A query or an expression. If the root is such a call, it must have a parent.
 
     Returns:
         Whether anything was rewritten.

@@ -39,7 +39,7 @@ _WORDS = re.compile(
 )
 _PLAIN = re.compile(r"[a-zA-Z_]\w*")
 # Number of columns that Spark suggests
-_MOST_SUGGESTIONS = 5
+_MAX_SUGGESTIONS = 5
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _suggest(column: exp.Column, existing: list[tuple[str, str]]) -> UnknownColu
     listed = [_quoted(pair[1:] if len(name) == 1 and has_one_table else pair) for pair in in_order]
     written = ".".join(part if _PLAIN.fullmatch(part) else _quoted([part]) for part in name)
     listed.sort(key=lambda text: _distance(text, written))
-    return UnknownColumn(_quoted(name), tuple(listed[:_MOST_SUGGESTIONS]), span_of(column))
+    return UnknownColumn(_quoted(name), tuple(listed[:_MAX_SUGGESTIONS]), span_of(column))
 
 
 def _quoted(parts: Sequence[str]) -> str:

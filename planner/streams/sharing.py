@@ -18,9 +18,9 @@ from runtime.spec.windows import Cumulate
 
 # Maximum ratio of shared slices to slices of the separate readers. Unlike in batch, they stay in
 # state.
-MOST_SLICES = 2
+MAX_SLICES = 2
 # Readers of one operator are the bits of an integer
-MOST_READERS = 62
+MAX_READERS = 62
 
 
 def stream_obstacle(

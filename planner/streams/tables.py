@@ -101,8 +101,8 @@ def read_exclusive_tables_once(plan: Node, catalog: Catalog) -> Node:
 def arrives_at_once(node: Node, catalog: Catalog) -> bool:
     """Return whether all rows of a window arrive in one micro-batch.
 
-    Rows of a window function do not, even over results of windows: each result arrives when its own
-    window ends, and several of them may be in the window of the function.
+    This does not hold for a window function over results of windows. Each result arrives when its
+    own window ends, and a window of the function may contain several results.
     """
     is_windows = isinstance(node, WindowAggregate | GlobalWindowAggregate)
     if is_windows or not streams_of(node, catalog):

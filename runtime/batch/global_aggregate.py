@@ -17,7 +17,7 @@ from runtime.spec.exchange import SharedSlicesStep
 from runtime.spec.windows import SessionWindow
 
 # Small buckets are merged together, because each kernel call costs milliseconds even for few rows.
-_ENOUGH_BYTES = 8 << 20
+_TARGET_BYTES = 8 << 20
 
 
 def windows_of(
@@ -47,7 +47,7 @@ def windows_of(
     def to_windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
         pairs = _blobs(batches) if level is None else level_blobs(batches, level)
-        for table in bucket_tables(pairs, keys, _ENOUGH_BYTES, fitting_bytes(most_bytes)):
+        for table in bucket_tables(pairs, keys, _TARGET_BYTES, fitting_bytes(most_bytes)):
             if columns is not None:
                 table = pa.table(
                     [table.column(name) for name, _ in columns],

@@ -284,7 +284,7 @@ class _Run:
         if self._meter is not None:
             self._meter.figures(rows).scanned_rows += counts.rows_read()
         if rows.is_total and n_rows == 0:
-            yield _total_of_nothing(rows)
+            yield _total_without_rows(rows)
 
     def _join(self, rows: JoinedRows) -> Iterator[pa.RecordBatch]:
         from runtime.compute.kernels.joins import join_positions
@@ -385,7 +385,7 @@ def _inline(rows: InlineRows) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _total_of_nothing(rows: MergedWindows) -> pa.RecordBatch:
+def _total_without_rows(rows: MergedWindows) -> pa.RecordBatch:
     """Return the row of an aggregation without keys over no rows: counts are 0, others NULL."""
     zeros = {n for part in rows.aggregation.accumulators for n in _counts_of(part)}
     schema = schema_of(rows)

@@ -14,7 +14,7 @@ from runtime.spec.in_process.relations import OrderedRows
 # Maximum rows of a batch that holds all rows of a relation
 BATCH_ROWS = 1 << 18
 # Rows with more bytes use large text columns: Arrow's plain ones hold two GB
-_MOST_TEXT_BYTES = 1 << 30
+_MAX_TEXT_BYTES = 1 << 30
 
 
 def sort_rows(rows: pa.RecordBatch, of: OrderedRows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -92,14 +92,14 @@ def codes_of(rows: pa.RecordBatch, order: Sequence[RankOrder]) -> list[Int64Arra
 
 def as_batch(table: pa.Table) -> pa.RecordBatch:
     """Return all rows as one batch, with large texts if they have more than a GB."""
-    if table.nbytes > _MOST_TEXT_BYTES:
+    if table.nbytes > _MAX_TEXT_BYTES:
         table = table.cast(pa.schema(map(_with_large_texts, table.schema)))
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
 
 def plain_batches(rows: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield rows in batches of a schema, whose texts are not large."""
+    """Yield rows in batches of a schema. Large texts become plain ones."""
     for start in range(0, rows.num_rows, BATCH_ROWS):
         part = rows.slice(start, BATCH_ROWS)
         pairs = zip(part.columns, schema.types, strict=True)

@@ -20,7 +20,7 @@ from runtime.spec.table import TableSpec
 _BRING = ("+I", "+U")
 _PLACE = "$place"
 # Maximum number of characters of a key in a message
-_MOST_SHOWN = 200
+_MAX_SHOWN = 200
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def duplicate_key(spec: TableSpec, key: str, batch: int | None) -> ExecutionErro
         batch: Number of the micro-batch. None outside a stream.
     """
     where = "this INSERT" if batch is None else f"micro-batch {batch}"
-    shown = key if len(key) <= _MOST_SHOWN else key[:_MOST_SHOWN] + "..."
+    shown = key if len(key) <= _MAX_SHOWN else key[:_MAX_SHOWN] + "..."
     names = ", ".join(spec.primary_key)
     order = ", or order the rows: ORDER BY window_end"
     return ExecutionError(

@@ -17,7 +17,7 @@ Values = list[Any]
 
 # Digits after the point to which Spark rounds a quotient first
 _QUOTIENT_SCALE = 38
-_MOST_DIGITS = 80
+_MAX_DIGITS = 80
 
 _by_value = cmp_to_key(compare)
 
@@ -83,7 +83,7 @@ def _decimal(value: Fraction, type_: str) -> Decimal:
     scale = int(type_.rstrip(")").rpartition(",")[2])
     rounded = _half_up(_half_up(value, _QUOTIENT_SCALE), scale)
     with localcontext() as context:
-        context.prec = _MOST_DIGITS
+        context.prec = _MAX_DIGITS
         return Decimal(int(rounded * 10**scale)).scaleb(-scale)
 
 

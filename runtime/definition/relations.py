@@ -32,7 +32,7 @@ from runtime.spec.steps import VersionJoining
 from runtime.spec.windows import WINDOW_TIME_LAG_US, SessionWindow
 
 # Maximum rows copied into windows and pairs of a join; more take minutes
-_MOST_ROWS = 200_000
+_MAX_ROWS = 200_000
 _INPUT = "$input"
 _BOUND = pa.timestamp("us")
 
@@ -322,8 +322,8 @@ def _value_text(value: Any, type_: pa.DataType) -> str:
 
 
 def _check_size(n_rows: int) -> None:
-    if n_rows > _MOST_ROWS:
-        raise ExecutionError(f"the definition has more than {_MOST_ROWS:,} rows to look at")
+    if n_rows > _MAX_ROWS:
+        raise ExecutionError(f"the definition has more than {_MAX_ROWS:,} rows to look at")
 
 
 def _from_batches(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> DefinedRows:

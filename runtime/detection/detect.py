@@ -38,7 +38,7 @@ from runtime.errors import CatalogError, ExecutionError
 from runtime.files import Files, as_uri
 from runtime.options.formats import (
     FORMATS,
-    MOST_CSV_COLUMNS,
+    MAX_CSV_COLUMNS,
     SELF_DESCRIBING,
     format_of,
     spark_options,
@@ -165,7 +165,7 @@ def detect(
                 return DetectionResult(_set_columns(spec, (), layout.options), notes)
         columns, notes = delimited.columns, delimited.notes
         options |= dict(delimited.options)
-        if len(columns) > int(reader_options.get("maxColumns", MOST_CSV_COLUMNS)):
+        if len(columns) > int(reader_options.get("maxColumns", MAX_CSV_COLUMNS)):
             raise too_many_fields(sample_paths[0], len(columns), reader_options)
     file_columns = {column.name.lower() for column in columns}
     columns = (*columns, *(c for c in layout.columns if c.name.lower() not in file_columns))
@@ -290,7 +290,7 @@ def _declared_options(declared: Mapping[str, str]) -> set[str]:
 
 def too_many_fields(path: str, n_fields: int, options: Mapping[str, str]) -> ExecutionError:
     """Return the error for a CSV file with more fields than Spark's reader accepts."""
-    most = int(options.get("maxColumns", MOST_CSV_COLUMNS))
+    most = int(options.get("maxColumns", MAX_CSV_COLUMNS))
     return ExecutionError(
         f"{path} has {n_fields:,} columns, but the maximum is {most:,}",
         subjects=(path,),

@@ -11,7 +11,7 @@ from runtime.detection.lines import fields_of, top_lines
 from runtime.detection.values import NULL_WORDS, UNITS, affixes_of, is_typed
 
 _NAME = re.compile(r"[^\W\d][\w .()/%°€$#:-]*")
-_MOST_BELOW = 2
+_MAX_BELOW = 2
 # Words that occur in a units row above a column of texts, or as the only word of the row
 _WORDS = UNITS | frozenset(
     "string str text varchar char utf8 int integer int32 int64 long bigint float double real "
@@ -98,7 +98,7 @@ def find_head(text: str, dialect: Dialect, width: int, *, skips: bool, below: in
     for i, cells, body in candidates:
         if i and not _is_preamble(lines[:i], rows[:i], marks[:i], dialect, width, by_blank=True):
             continue
-        for n_below in range(_MOST_BELOW, -1, -1) if below is None else (below,):
+        for n_below in range(_MAX_BELOW, -1, -1) if below is None else (below,):
             values = body[n_below:]
             are_units = all(_is_units(unit, values) for unit in body[:n_below])
             if _stands_above_values(cells, values) and (below is not None or are_units):

@@ -7,12 +7,12 @@ import re
 from json.decoder import JSONDecoder
 from typing import Any
 
-from runtime.options.formats import MOST_JSON_DIGITS
+from runtime.options.formats import MAX_JSON_DIGITS
 
 # Default nesting limit of Spark's reader
-MOST_LEVELS = 1000
+MAX_LEVELS = 1000
 # Digits of the widest DECIMAL
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 _BRACKETS = re.compile(rf"{_TEXT.pattern}|[\[{{]|[\]}}]")
 _NUMBER = re.compile(r"\d+")
@@ -49,10 +49,10 @@ def load_json_at(text: str, start: int) -> tuple[Any, int]:
 def excess_of(text: str) -> tuple[str, str] | None:
     """Return the limit of Spark's reader that a text exceeds, and the option that raises it."""
     depth = nesting_depth(text)
-    if depth > MOST_LEVELS:
+    if depth > MAX_LEVELS:
         return _too_deep(text), f"'json.maxNestingDepth' = '{depth}'"
     longest = max(map(len, _NUMBER.findall(_TEXT.sub("", text))), default=0)
-    if longest > MOST_JSON_DIGITS:
+    if longest > MAX_JSON_DIGITS:
         return f"has a number of {longest:,} digits", f"'json.maxNumLen' = '{longest}'"
     return None
 
@@ -73,7 +73,7 @@ def _too_deep(text: str) -> str:
 
 
 def _integer(text: str) -> int | str:
-    return int(text) if len(text.lstrip("-")) <= _MOST_DIGITS else text
+    return int(text) if len(text.lstrip("-")) <= _MAX_DIGITS else text
 
 
 _DECODER: JSONDecoder = json.JSONDecoder(parse_int=_integer)

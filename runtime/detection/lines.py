@@ -199,7 +199,7 @@ def without_prefixes(text: str, prefixes: tuple[str, ...], comment: str = "") ->
 # First line in files from Excel that names the delimiter
 _SEPARATOR = re.compile(r'\s*"?sep=(?P<delimiter>.)"?\s*\r?\n?', re.IGNORECASE)
 # Maximum number of lines searched for a preamble
-_MOST_LINES = 100
+_MAX_LINES = 100
 
 
 def named_delimiter(text: str) -> str | None:
@@ -212,7 +212,7 @@ def named_delimiter(text: str) -> str | None:
 def top_lines(text: str) -> list[str]:
     """Return the first lines of a text without their line ends."""
     stream = io.StringIO(text, newline=None)
-    return [line.rstrip("\n") for _, line in zip(range(_MOST_LINES), stream, strict=False)]
+    return [line.rstrip("\n") for _, line in zip(range(_MAX_LINES), stream, strict=False)]
 
 
 def fields_of(line: str, delimiter: str, quote: str) -> list[str]:

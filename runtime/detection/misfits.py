@@ -15,7 +15,7 @@ from runtime.shown_types import shown_type
 # Separator of words within one option value
 BETWEEN_WORDS = "|"
 # Maximum number of lines in a note
-_MOST_LINES = 3
+_MAX_LINES = 3
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def notes_on_misfits(
         elif table is not None and len(kinds) > 1 and all(map(_is_word, rest)):
             cells = list(table.cells(i, rest)) if rest else []
             can_quote = all(0 < len(cell.prefix or "") <= SHOWN_CHARACTERS for cell in cells)
-            if 0 < len(cells) <= _MOST_LINES and can_quote:
+            if 0 < len(cells) <= _MAX_LINES and can_quote:
                 to_skip[i] = cells
         if rest and max(map(len, rest)) <= SHOWN_CHARACTERS:
             to_null[i] = rest
@@ -163,7 +163,7 @@ def _reason(
     name: str, kind: ValueKind, table: Table | None, column: int, nulls: Sequence[str]
 ) -> str:
     cells = [] if table is None else list(table.cells(column, kind.misfits))
-    places = [cell.place for cell in cells] if len(cells) <= _MOST_LINES else []
+    places = [cell.place for cell in cells] if len(cells) <= _MAX_LINES else []
     if not kind.times:
         where = f" in {' and '.join(places)}" if places else ""
         return (

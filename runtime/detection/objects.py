@@ -22,9 +22,9 @@ from runtime.spec.table import TableColumn
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _LONGS = range(-(2**63), 2**63)
 # An object with more fields than this is a MAP: its field names are data
-_MOST_FIELDS = 200
+_MAX_FIELDS = 200
 # Maximum nesting; deeper values become STRING columns that hold JSON
-_MOST_LEVELS = 50
+_MAX_LEVELS = 50
 _LEAVE_OUT = (
     "set 'json.ignore-parse-errors' = 'true' to skip such lines, in a CREATE TABLE with columns"
 )
@@ -42,7 +42,7 @@ class _SeenValues:
 
     def add(self, value: Any, level: int = 0) -> None:
         """Add a value nested in `level` arrays and objects."""
-        if level == _MOST_LEVELS and isinstance(value, list | dict):
+        if level == _MAX_LEVELS and isinstance(value, list | dict):
             self.kinds.add("string")
             return
         match value:
@@ -82,7 +82,7 @@ class _SeenValues:
             if not self.fields:
                 return "STRING"
             types = [(name, seen.type()) for name, seen in self.fields.items()]
-            if len(types) > _MOST_FIELDS:
+            if len(types) > _MAX_FIELDS:
                 shared = {type_ for _, type_ in types}
                 return f"MAP<STRING, {shared.pop() if len(shared) == 1 else 'STRING'}>"
             inner = ", ".join(f"{quote_name(name)}: {type_}" for name, type_ in types)

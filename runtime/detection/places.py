@@ -30,7 +30,7 @@ from runtime.files import LocalFiles
 BETWEEN = "\x1f"
 VALUE, RECORD = "sqlwin:value", "sqlwin:record"
 # Maximum characters of a value or a record in a message
-MOST_CHARACTERS = 1000
+MAX_CHARACTERS = 1000
 # Time limit for searching a file
 _SECONDS = 20.0
 
@@ -210,7 +210,7 @@ def _object_error(
     try:
         object_ = load_json(record)
     except ValueError:
-        if len(record) < MOST_CHARACTERS:
+        if len(record) < MAX_CHARACTERS:
             return (
                 f"{place}: {_shorten(record)} is not valid JSON",
                 f"set {ignore} to skip malformed lines",
@@ -340,7 +340,7 @@ def _rows(reading: FileReading, lines: _Lines) -> Iterator[tuple[int, int, list[
 
 def _is_same(text: str, value: str) -> bool:
     # Java writes half of a surrogate pair, as in the JSON text "\\ud800", as a question mark
-    whole = text[:MOST_CHARACTERS].encode(errors="replace").decode()
+    whole = text[:MAX_CHARACTERS].encode(errors="replace").decode()
     return whole.strip() == value.strip()
 
 
@@ -376,7 +376,7 @@ def _line_of_record(reading: FileReading, path: str, record: str) -> tuple[int |
         lines = _Lines(reading, path)
         for line in lines:
             if line.rstrip("\r\n") == first_line or (
-                len(first_line) == MOST_CHARACTERS and line.startswith(first_line)
+                len(first_line) == MAX_CHARACTERS and line.startswith(first_line)
             ):
                 # a CSV record may continue on the next lines
                 return lines.number, line if reading.format == "json" else None

@@ -21,7 +21,7 @@ from runtime.files import Files
 # Decompressed bytes read from the first file, and from each of the others
 FIRST_BYTES = 1 << 18
 OTHER_BYTES = 1 << 15
-MOST_FILES = 8
+MAX_FILES = 8
 _MAGIC = {b"PAR1": "parquet", b"ORC": "orc", b"Obj\x01": "avro"}
 _MARKS = {
     codecs.BOM_UTF8: "",
@@ -49,10 +49,10 @@ class Sample:
 
 def files_to_sample(paths: Sequence[str]) -> list[str]:
     """Return the files to sample: the first, the last, and some spread evenly between them."""
-    if len(paths) <= MOST_FILES:
+    if len(paths) <= MAX_FILES:
         return list(paths)
-    step = (len(paths) - 1) / (MOST_FILES - 1)
-    return [paths[round(i * step)] for i in range(MOST_FILES)]
+    step = (len(paths) - 1) / (MAX_FILES - 1)
+    return [paths[round(i * step)] for i in range(MAX_FILES)]
 
 
 def magic_format(files: Files, path: str) -> str | None:

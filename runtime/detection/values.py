@@ -37,7 +37,7 @@ _CURRENCIES = frozenset("eur usd gbp chf jpy cny inr kr zł us$ a$ c$".split())
 _DOUBLE_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
 # Minimum share of typed values for a note that lists the misfits
 _NEARLY = 0.8
-_MOST_SHOWN, _MOST_SYMBOLS = 10, 3
+_MAX_SHOWN, _MAX_SYMBOLS = 10, 3
 # Maximum characters of a value in a message
 SHOWN_CHARACTERS = 60
 _WITH_AFFIXES = re.compile(
@@ -258,10 +258,10 @@ def _has_leading_zero(text: str) -> bool:
 def values_text(values: Sequence[str]) -> str:
     """Format distinct values as a list: the first ones, and how many follow."""
     distinct = list(dict.fromkeys(values))
-    more = len(distinct) - _MOST_SHOWN
+    more = len(distinct) - _MAX_SHOWN
     shown = ", ".join(
         repr(value) if len(value) <= SHOWN_CHARACTERS else f"{value[:SHOWN_CHARACTERS]!r}…"
-        for value in distinct[:_MOST_SHOWN]
+        for value in distinct[:_MAX_SHOWN]
     )
     return shown if more <= 0 else f"{shown} and {more} more"
 
@@ -279,7 +279,7 @@ def _nearly(name: str, values: Sequence[str], habits: Habits, last: str) -> Valu
         )
     others = [value for value in values if not (is_number(value) or time_format([value]))]
     affixes = {affix for value in others for affix in affixes_of(value)}
-    if affixes and len(affixes) <= _MOST_SYMBOLS:
+    if affixes and len(affixes) <= _MAX_SYMBOLS:
         symbols = sorted(affixes)
         kind = _common_kind(name, [without_symbols(value, symbols) for value in values], habits)
         if kind is not None and kind.type in ("bigint", "double"):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Hive's name for the directory of NULL
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _ODD = re.compile(r"[^A-Za-z0-9_.-]")
-_MOST_LETTERS = 64
+_MAX_LETTERS = 64
 
 
 def add_actions(table: DeltaTable) -> pa.Table:
@@ -37,7 +37,7 @@ def hive_directory(columns: Sequence[tuple[str, str]], values: Sequence[Partitio
     names, types = [name for name, _ in columns], [type_ for _, type_ in columns]
     texts = partition_texts(names, types, values)
     return "/".join(
-        f"{_ODD.sub('_', name)}={_ODD.sub('_', _NULL if text is None else text)[:_MOST_LETTERS]}"
+        f"{_ODD.sub('_', name)}={_ODD.sub('_', _NULL if text is None else text)[:_MAX_LETTERS]}"
         for name, text in texts.items()
     )
 

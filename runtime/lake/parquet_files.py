@@ -38,7 +38,7 @@ _ROW_GROUP_BYTES = 64 << 20
 # Types with statistics. Floats are missing because statistics ignore NaN and readers differ
 _RANGED = ("tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "string")
 # Maximum length of texts in statistics; longer ones are not worth their space in a log
-_MOST_BYTES = 32
+_MAX_BYTES = 32
 
 _NAME = re.compile(r"part-[0-9a-f]{32}-[0-9a-f]{12}\.parquet")
 
@@ -365,5 +365,5 @@ def _add_statistics(file: WrittenFile, footer: pq.FileMetaData) -> None:
         low, high = min(range_.low for range_ in valued), max(range_.high for range_ in valued)
         if not isinstance(low, bytes):
             file.ranges[column.path] = low, high
-        elif max(len(low), len(high)) <= _MOST_BYTES:
+        elif max(len(low), len(high)) <= _MAX_BYTES:
             file.ranges[column.path] = low.decode(), high.decode()

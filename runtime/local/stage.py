@@ -38,7 +38,7 @@ Cut = Callable[[pa.Table], Iterator[pa.RecordBatch]]
 # The same for all remaining tables at the end, given the slice ends that were sent before
 AtEnd = Callable[[Iterable[pa.Table], Int64Array], Iterator[pa.RecordBatch]]
 
-_MOST_DECIMAL_DIGITS = 38
+_MAX_DECIMAL_DIGITS = 38
 _SESSION_TIMES = (Merge((FIRST_TIME,), MergeOp.MIN), Merge((LAST_TIME,), MergeOp.MAX))
 
 
@@ -204,7 +204,7 @@ def _partial_types(into: Accumulator, args: Sequence[str]) -> list[pa.DataType]:
 def _sum_type(arg: str) -> pa.DataType:
     type_ = arrow_type(arg)
     if pa.types.is_decimal(type_):
-        return pa.decimal128(min(_MOST_DECIMAL_DIGITS, type_.precision + 10), type_.scale)
+        return pa.decimal128(min(_MAX_DECIMAL_DIGITS, type_.precision + 10), type_.scale)
     if pa.types.is_integer(type_):
         return pa.int64()
     if pa.types.is_floating(type_):

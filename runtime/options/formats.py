@@ -103,10 +103,10 @@ FLINK_OPTIONS: Mapping[str, Mapping[str, Option]] = {
     },
 }
 # Default maximum of columns in Spark's CSV reader
-MOST_CSV_COLUMNS = 20_480
+MAX_CSV_COLUMNS = 20_480
 # Maximum characters of a JSON string and digits of a number; Spark's own limits are lower
-_MOST_JSON_STRING = str(2**31 - 1)
-MOST_JSON_DIGITS = 100_000
+_MAX_JSON_STRING = str(2**31 - 1)
+MAX_JSON_DIGITS = 100_000
 # Time format of a column in text or Parquet: `fields.<column>.format`
 TIME_FORMAT = re.compile(r"fields\.(?P<column>.+)\.format", re.IGNORECASE)
 # Time formats other than patterns and ISO-8601, with their unit in microseconds
@@ -270,7 +270,7 @@ def spark_options(spec: TableSpec, file_format: str) -> dict[str, str]:
     if file_format == "csv":
         defaults |= {"escape": '"', **_csv_options(flink)}
     if file_format == "json":
-        defaults |= {"maxNumLen": str(MOST_JSON_DIGITS), "maxStringLen": _MOST_JSON_STRING}
+        defaults |= {"maxNumLen": str(MAX_JSON_DIGITS), "maxStringLen": _MAX_JSON_STRING}
         encoding = options.get("encoding", options.get("charset", "")).lower()
         if encoding not in ("", "utf-8") and options.get("multiLine", "false").lower() != "true":
             # Spark requires it for other encodings

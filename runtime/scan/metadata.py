@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 _READERS = 16
 # Maximum number of partitions with files left to Spark's reader
-_MOST_GROUPS = 8
+_MAX_GROUPS = 8
 # Number of footers read between checks whether most files are unsuitable
 _CHECKED_TOGETHER = 256
 # Capacity of the footer cache in serialized bytes; footers take several times that in memory
@@ -226,7 +226,7 @@ def find_source(
     fits = [file for file, result in zip(files, checks, strict=True) if result.misfit is None]
     others = [file for file, result in zip(files, checks, strict=True) if result.misfit is not None]
     is_struct = any("." in column.name for column in in_files)
-    if others and (is_struct or len({file.partition_values for file in others}) > _MOST_GROUPS):
+    if others and (is_struct or len({file.partition_values for file in others}) > _MAX_GROUPS):
         return NotScannable(misfits[0])
     n_rows = sum(result.n_rows for result in checks)
     text_bytes = sum(result.text_bytes for result in checks)

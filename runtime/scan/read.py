@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 BATCH_ROWS = 1 << 20
 # Row groups of this size are not combined with others.
-_ENOUGH_ROWS = BATCH_ROWS // 2
+_TARGET_ROWS = BATCH_ROWS // 2
 # Wide rows come in smaller batches.
 _BATCH_BYTES = 128 << 20
 # Number of small row groups read from a store in parallel. More would hide more latency but occupy
@@ -281,7 +281,7 @@ def _large_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
         n_pending += batch.num_rows
         n_bytes += batch.nbytes
         del batch
-        if n_pending >= _ENOUGH_ROWS:
+        if n_pending >= _TARGET_ROWS:
             # Release the batches before the next ones are read.
             yield _concat_batches(pending)
             pending, n_pending, n_bytes = [], 0, 0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 # Minimum bytes per task, to be worth its startup.
-LEAST_BYTES = 4 << 20
+MIN_BYTES = 4 << 20
 # Maximum bytes per task: larger tasks are slow to retry and delay the stage.
 SPLIT_BYTES = 128 << 20
 # Earlier and later than all times
@@ -157,7 +157,7 @@ def plan_splits(
     source: ScanSource,
     filters: Sequence[Expression],
     n_splits: int,
-    least_bytes: int = LEAST_BYTES,
+    least_bytes: int = MIN_BYTES,
     store: Store | None = None,
     most_bytes: int = SPLIT_BYTES,
     groups_of: SelectRowGroups = select_row_groups,

@@ -16,12 +16,12 @@ from runtime.errors import ExecutionError
 from runtime.scan.files import NotScannable
 from runtime.scan.metadata import footer_of, is_on_old_calendar, read_footer
 from runtime.scan.read import read_ahead
-from runtime.scan.splits import LEAST_BYTES, SPLIT_BYTES, FileRange
+from runtime.scan.splits import MIN_BYTES, SPLIT_BYTES, FileRange
 from runtime.scan.stores import Store, explain_errors, open_stored, why_of
 from runtime.spec.scan import ScanFile
 
 # Maximum digits of a decimal in Spark
-MOST_DIGITS = 38
+MAX_DIGITS = 38
 _BATCH_ROWS = 1 << 16
 _INSTANT = pa.timestamp("us", tz="UTC")
 _UNSIGNED = {
@@ -50,7 +50,7 @@ def file_ranges(
         split_bytes: Maximum bytes per split.
     """
     total = sum(file.n_bytes for file in files)
-    count = max(min(n_splits, total // LEAST_BYTES), -(-total // split_bytes), 1)
+    count = max(min(n_splits, total // MIN_BYTES), -(-total // split_bytes), 1)
     most = max(1, -(-total // count))
     splits: list[list[FileRange]] = [[]]
     left = most
@@ -190,7 +190,7 @@ def spark_arrow_type(type_: pa.DataType) -> pa.DataType:
     if t.is_float16(type_):
         return pa.float32()
     if t.is_decimal(type_):
-        if type_.precision > MOST_DIGITS:
+        if type_.precision > MAX_DIGITS:
             raise TypeError(f"SQL has no type for {type_}")
         return pa.decimal128(type_.precision, type_.scale)
     if t.is_time(type_) or t.is_list_view(type_) or t.is_large_list_view(type_):

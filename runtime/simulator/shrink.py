@@ -11,7 +11,7 @@ from runtime.simulator.check import Disagreement, SimulatedStream, disagreement
 from runtime.simulator.histories import Arrival, Batch, Step, StreamHistory
 
 # Histories that are run to find a smaller one
-_MOST_ATTEMPTS = 2_000
+_MAX_ATTEMPTS = 2_000
 
 
 def shrink(stream: SimulatedStream, mismatch: Disagreement) -> Disagreement:
@@ -26,7 +26,7 @@ def shrink(stream: SimulatedStream, mismatch: Disagreement) -> Disagreement:
     while is_smaller:
         is_smaller = False
         for history in _smaller(mismatch.history):
-            if n_attempts == _MOST_ATTEMPTS:
+            if n_attempts == _MAX_ATTEMPTS:
                 return mismatch
             n_attempts += 1
             smaller = _disagreement(stream, history)

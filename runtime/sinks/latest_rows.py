@@ -15,7 +15,7 @@ from runtime.frames.arrow_tables import arrow_table
 from runtime.names import quote_name
 
 # Maximum number of rows, from the latest windows
-MOST_ROWS = 200
+MAX_ROWS = 200
 # Maximum interval between requests of an open page
 _WATCHED_SECONDS = 10.0
 # Minimum interval between fetches of rows that do not pass through this process
@@ -52,7 +52,7 @@ class LatestRows:
         column = _time_column(rows)
         ordered = rows if column is None else rows.orderBy(F.col(quote_name(column)).desc())
         try:
-            latest = arrow_table(ordered.limit(MOST_ROWS))
+            latest = arrow_table(ordered.limit(MAX_ROWS))
         except (PySparkException, pa.ArrowException) as error:
             # The rows are written, so only their display is missing.
             self.problem = f"rows cannot be shown: {(str(error).splitlines() or [''])[0]}"
@@ -69,9 +69,9 @@ class LatestRows:
             if rows.column_names.count(name) == 1 and pa.types.is_timestamp(rows[name].type)
         ]
         by = [(name, "descending") for name in columns]
-        if by and rows.num_rows > MOST_ROWS:
-            rows = rows.take(pc.select_k_unstable(rows.select(columns), MOST_ROWS, by))
-        rows = rows.slice(0, MOST_ROWS)
+        if by and rows.num_rows > MAX_ROWS:
+            rows = rows.take(pc.select_k_unstable(rows.select(columns), MAX_ROWS, by))
+        rows = rows.slice(0, MAX_ROWS)
         with self._lock:
             before = self._tables.get(into)
             merged = rows
@@ -84,7 +84,7 @@ class LatestRows:
                 merged = merged.take(
                     pc.sort_indices(keys, sort_keys=[*by, ("$place", "ascending")])
                 )
-            self._tables[into] = merged.slice(0, MOST_ROWS)
+            self._tables[into] = merged.slice(0, MAX_ROWS)
 
     def tables(self) -> dict[str, pa.Table]:
         """Return the rows by the table that they went to, latest windows first."""

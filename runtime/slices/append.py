@@ -30,7 +30,7 @@ from runtime.slices.build import (
 )
 from runtime.slices.commits import ChangedMeanwhile, commit
 from runtime.slices.faults import UnknownOutcome
-from runtime.slices.refresh import MOST_ATTEMPTS, compact, settle
+from runtime.slices.refresh import MAX_ATTEMPTS, compact, settle
 from runtime.slices.store import open_slices, stored_schema
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spark.workers import prepare_worker
@@ -98,7 +98,7 @@ def append(
     mark = uuid.uuid4().hex
     is_in, built, tiers = False, None, table.reached
     try:
-        for _ in range(MOST_ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             if built is not None and tiers != table.reached:
                 remove_files(into.place.path, mark, into.place.store)
                 built = None
@@ -129,7 +129,7 @@ def append(
             remove_files(into.place.path, mark, into.place.store)
     raise ExecutionError(
         f"materialized table `{into.name}` was changed concurrently in all "
-        f"{MOST_ATTEMPTS} attempts to insert rows",
+        f"{MAX_ATTEMPTS} attempts to insert rows",
         subjects=(into.name,),
         hint="run fewer INSERTs and refreshes at the same time",
     )

@@ -61,7 +61,7 @@ JobsRun = Callable[[], AbstractContextManager[None]]
 
 # Minimum number of rows or partials for each time bucket
 _ROWS_PER_BUCKET = 2_000_000
-_MOST_BUCKETS = 64
+_MAX_BUCKETS = 64
 # Maximum number of footers read to choose the bounds of the time buckets
 _FOOTERS_ASKED = 64
 _BATCH_ROWS = 1 << 16
@@ -199,7 +199,7 @@ def build(
         return UncommittedFiles(mark, (), {}, 0)
     n_rows = sum(part.n_rows for portion in portions for part in portion.split)
     n_rows += sum(file.n_rows for file in inputs.slice_files)
-    n_buckets = max(1, min(n_rows // _ROWS_PER_BUCKET, _MOST_BUCKETS))
+    n_buckets = max(1, min(n_rows // _ROWS_PER_BUCKET, _MAX_BUCKETS))
     bounds = _bounds(bases, inputs.slice_files, n_buckets, store)
     if bounds or n_buckets == 1:
         bounds = tuple(sorted({*bounds, *cuts_of(inputs.reached)}))

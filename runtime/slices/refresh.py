@@ -38,7 +38,7 @@ from runtime.spec.scan import DEFAULT_BUFFER_BYTES, PartitionValue
 from runtime.spec.slices import LocalForm, Reached
 
 # Maximum number of commit attempts when other writers commit first
-MOST_ATTEMPTS = 20
+MAX_ATTEMPTS = 20
 # Number of similar-sized data files that are compacted into one
 _FILES_PER_LEVEL = 8
 # Files of at least this size are not compacted
@@ -108,7 +108,7 @@ def refresh(
     """
     done: tuple[Changes, UncommittedFiles, Reached] | None = None
     try:
-        for _ in range(MOST_ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             planned = plan()
             table = open_slices(place, name)
             check_form(table, planned.form)
@@ -151,7 +151,7 @@ def refresh(
         if done is not None:
             remove_files(place.path, done[1].mark, place.store)
     raise ExecutionError(
-        f"materialized table `{name}` was changed concurrently in all {MOST_ATTEMPTS} "
+        f"materialized table `{name}` was changed concurrently in all {MAX_ATTEMPTS} "
         "attempts to refresh it",
         subjects=(name,),
         hint="run one refresh at a time",

@@ -27,7 +27,7 @@ _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]
 # Executors register one by one: no more are expected after this long without a new one
 _SETTLED_SECONDS = 3.0
 _OLD_SECONDS = 30.0
-_MOST_SECONDS = 15.0
+_MAX_SECONDS = 15.0
 
 # Spark setting derived from sqlwin's: local paths are the same files on all hosts
 SHARED_LOCAL_PATHS = "spark.sqlwin.sharedLocalPaths"
@@ -87,7 +87,7 @@ def configured_cores(master: str, conf: Mapping[str, str]) -> int | None:
 
 def _registered_cores(context: SparkContext, enough: int) -> int | None:
     """Return the cores of the registered executors once they are probably complete."""
-    give_up = time.monotonic() + _MOST_SECONDS
+    give_up = time.monotonic() + _MAX_SECONDS
     age = time.time() - context.startTime / 1_000
     settled = 0.0 if age > _OLD_SECONDS else _SETTLED_SECONDS
     n_executors, since = 0, time.monotonic()

@@ -89,7 +89,7 @@ _NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
 _JAVA_FRAME = re.compile(r"^\s+at [\w$.<>/]+\(|^JVM stacktrace|^Caused by: |^\.\.\. \d+ more")
 _AFTER_TEXT = re.compile(rf"{_JAVA_FRAME.pattern}|^\s*SQLSTATE: \w+$")
 _LINE_AND_COLUMN = re.compile(r"\(line (\d+), pos (\d+)\)")
-_MOST_CAUSES = 20
+_MAX_CAUSES = 20
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def is_interruption(error: BaseException | None) -> bool:
     return is_cut or _machine_error(error, chain) == _CANCELLED
 
 
-def comes_of_stopped_spark(error: BaseException) -> bool:
+def is_caused_by_stopped_spark(error: BaseException) -> bool:
     """Return whether an error results from a stopped Spark.
 
     PySpark then calls methods of None.
@@ -308,7 +308,7 @@ def _machine_error(error: BaseException, chain: Sequence[Failure]) -> ErrorText 
         )
     text = _full_text(chain)
     stopped = ("on a stopped SparkContext", "SparkEnv$.get()")
-    if comes_of_stopped_spark(error) or any(mark in text for mark in stopped):
+    if is_caused_by_stopped_spark(error) or any(mark in text for mark in stopped):
         return ErrorText(
             "these rows can no longer be computed, because Spark was stopped",
             "fetch the rows before session.close()",
@@ -546,7 +546,7 @@ def _java_chain(throwable: object) -> list[Failure]:
 
     chain: list[Failure] = []
     current = throwable
-    while current is not None and len(chain) < _MOST_CAUSES:
+    while current is not None and len(chain) < _MAX_CAUSES:
         captured = CapturedException(origin=current)
         name = current.getClass().getName()  # type: ignore[attr-defined]  # a py4j object
         failure = _failure(captured, name)
@@ -593,7 +593,7 @@ def _stacks(error: BaseException) -> str:
 
     stacks: list[str] = []
     current: object = error
-    while isinstance(current, CapturedException) and len(stacks) < _MOST_CAUSES:
+    while isinstance(current, CapturedException) and len(stacks) < _MAX_CAUSES:
         stacks.append(str(current._stackTrace))
         current = current._cause
     return "\n".join(stacks)

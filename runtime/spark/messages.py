@@ -39,7 +39,7 @@ class ErrorText(NamedTuple):
 _INTERNAL = re.compile(r"[$(]")
 # Minimum ratio of common letters between a misspelling and the name
 _ALIKE = 0.5
-_MOST_PROPOSALS = 5
+_MAX_PROPOSALS = 5
 # First words of a hint that lists columns
 AVAILABLE = "available columns"
 _STATE = re.compile(r"\s*SQLSTATE: \w{5}.*", re.DOTALL)
@@ -155,7 +155,7 @@ def _did_you_mean(wanted: str, parameters: Mapping[str, str]) -> str | None:
     if alike:
         return f"did you mean {', '.join(alike)}?"
     # Spark proposes no more than these, however many exist
-    listed_all = len(listed) < _MOST_PROPOSALS
+    listed_all = len(listed) < _MAX_PROPOSALS
     return f"{AVAILABLE if listed_all else f'{AVAILABLE} include'}: {', '.join(names)}"
 
 

@@ -17,8 +17,8 @@ _n_modules_frozen = 0
 # size may stay free at its end, because NumPy allocates and frees arrays of a million rows all the
 # time.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_MOST_FROM_HEAP_BYTES = 32 << 20
-_MOST_FREE_BYTES = 64 << 20
+_MAX_FROM_HEAP_BYTES = 32 << 20
+_MAX_FREE_BYTES = 64 << 20
 
 
 def prepare_worker() -> None:
@@ -46,8 +46,8 @@ def _keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return
-    mallopt(_M_MMAP_THRESHOLD, _MOST_FROM_HEAP_BYTES)
-    mallopt(_M_TRIM_THRESHOLD, _MOST_FREE_BYTES)
+    mallopt(_M_MMAP_THRESHOLD, _MAX_FROM_HEAP_BYTES)
+    mallopt(_M_TRIM_THRESHOLD, _MAX_FREE_BYTES)
 
 
 def fitting_bytes(most_bytes: int) -> int:

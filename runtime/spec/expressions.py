@@ -83,7 +83,7 @@ Expression = ColumnRef | Constant | Call
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 # Decimals whose arithmetic may overflow
-_MOST_DIGITS = "decimal(38"
+_MAX_DIGITS = "decimal(38"
 
 
 def columns_of(expression: Expression) -> frozenset[str]:
@@ -125,13 +125,13 @@ def _parts(expression: Expression) -> Iterator[Expression]:
 def _fails_by_itself(call: Call) -> bool:
     match call.function:
         case "+" | "-" | "*" | "neg" | "round":
-            return call.type in _INTEGERS or call.type.startswith(_MOST_DIGITS)
+            return call.type in _INTEGERS or call.type.startswith(_MAX_DIGITS)
         case "shift" | "concat" | "concat_ws" | "floor" | "ceil":
             return True
         case "from_epoch":
             return call.args[1] != Constant(1, "bigint")
         case "/" | "%" | "div":
-            if call.type.startswith(_MOST_DIGITS):
+            if call.type.startswith(_MAX_DIGITS):
                 return True
             # The smallest bigint divided by -1 overflows by one.
             divisor = call.args[1]

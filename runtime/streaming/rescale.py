@@ -57,7 +57,7 @@ _STORE_PARTITIONS = re.compile(r'("numPartitions":)\d+')
 _BATCH_BYTES = 16 << 20
 
 # Maximum number of key groups of a checkpoint
-MOST_KEY_GROUPS = 1 << 16
+MAX_KEY_GROUPS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ def split_for(checkpoint: Checkpoint, partitions: int, groups_per_task: int) -> 
     into = 1
     while checkpoint.key_groups * into < partitions * groups_per_task:
         into *= 2
-    if checkpoint.key_groups * into > MOST_KEY_GROUPS:
-        most = MOST_KEY_GROUPS // groups_per_task
+    if checkpoint.key_groups * into > MAX_KEY_GROUPS:
+        most = MAX_KEY_GROUPS // groups_per_task
         raise ExecutionError(
             f"the checkpoint in {checkpoint.directory} cannot be rescaled to "
             f"{partitions} tasks; its maximum is {most}",

@@ -133,9 +133,9 @@ class _Rows:
 def _raise(message: str, path: str, text: str) -> NoReturn:
     """Raise the error about a record or a value of a file."""
     # imported late because it searches the file for the line
-    from runtime.detection.places import BETWEEN, MOST_CHARACTERS, explain_message
+    from runtime.detection.places import BETWEEN, MAX_CHARACTERS, explain_message
 
-    explained = explain_message(f"{message}{BETWEEN}{path}{BETWEEN}{text[:MOST_CHARACTERS]}")
+    explained = explain_message(f"{message}{BETWEEN}{path}{BETWEEN}{text[:MAX_CHARACTERS]}")
     assert explained is not None
     what, hint = explained
     raise ExecutionError(what, hint=hint)

@@ -27,7 +27,7 @@ _DAY_US = 86_400_000_000
 _BLANK = r"[ \t\n\x0B\f\r]"
 _GROUP_SPACES = (" ", "\u00a0", "\u202f")
 # Days within which microseconds are certain to fit into 64 bits
-_MOST_DAYS = 106_000_000
+_MAX_DAYS = 106_000_000
 
 
 def convert(
@@ -133,7 +133,7 @@ def _by_pattern(texts: pa.Array, column: TextColumn, zone: str) -> pa.Array:
     def numbers(name: str) -> Int64Array:
         if name not in names:
             return np.zeros(len(texts), np.int64)
-        # longer numbers are in no range, but neither are the last digits of those with zeros only
+        # Longer numbers are out of every range, unless they only have leading zeros.
         digits = pc.replace_substring_regex(
             pc.fill_null(pc.struct_field(parts, name), "0"), r"\A([+-]?)0*([0-9]{1,18})\z", r"\1\2"
         )
@@ -148,7 +148,7 @@ def _by_pattern(texts: pa.Array, column: TextColumn, zone: str) -> pa.Array:
         np.where(is_valid, years, 0), numbers("month"), numbers("day"), is_valid
     )
     hour, minute, second = (numbers(name) for name in ("hour", "minute", "second"))
-    is_valid = is_valid & (hour < 24) & (minute < 60) & (second < 60) & (np.abs(days) < _MOST_DAYS)
+    is_valid = is_valid & (hour < 24) & (minute < 60) & (second < 60) & (np.abs(days) < _MAX_DAYS)
     micros = np.zeros(len(texts), np.int64)
     if "fraction" in names:
         fraction = pc.fill_null(pc.struct_field(parts, "fraction"), "")

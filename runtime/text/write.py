@@ -23,7 +23,7 @@ _BLANKS = "".join(map(chr, range(33)))
 # The writer of CSV takes this for the start of a comment, in the first column only
 _COMMENT = "#"
 # Decimals of a larger scale have an exponent if they are small
-MOST_DECIMALS = 6
+MAX_DECIMALS = 6
 _SECOND_US = 1_000_000
 _ESCAPES = {
     "\n": "\\n",
@@ -253,7 +253,7 @@ def why_not_text(types: Sequence[tuple[str, str]]) -> str | None:
     """
     for name, type_ in types:
         digits = re.fullmatch(r"decimal\(\d+,\s*(\d+)\)", type_)
-        is_decimal = digits is not None and int(digits[1]) <= MOST_DECIMALS
+        is_decimal = digits is not None and int(digits[1]) <= MAX_DECIMALS
         if not is_decimal and type_ not in _TYPES:
             return f"Spark writes {name} {shown_type(type_)} as text"
     return None

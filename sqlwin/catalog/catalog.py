@@ -142,7 +142,7 @@ class SessionCatalog:
     # -- entries -------------------------------------------------------------------------------
 
     def entry(self, name: Name) -> Entry | None:
-        """Return the entry for a name, also if the name stands for files, or None."""
+        """Return the entry for a name, which may be a path of files, or None."""
         text = ".".join(name)
         if (changed := self._changed.find(text)) is not None:
             return changed.spec

@@ -25,7 +25,7 @@ from runtime.spec.slices import is_inserted_rows
 from runtime.spec.table import Column, TableSpec
 
 # With more files, Spark samples the footers, and all of them would have to be compared
-_MOST_FILES = 256
+_MAX_FILES = 256
 _DECLARED = frozenset(
     "string tinyint smallint int bigint float double boolean date timestamp timestamp_ntz".split()
 )
@@ -126,7 +126,7 @@ def _physical_columns(spec: TableSpec, resolve: Callable[[str], str]) -> Schema 
     file_format = format_of(values)
     if file_format in ("csv", "json") and declared:
         return declared
-    if file_format != "parquet" or len(listing.files) > _MOST_FILES:
+    if file_format != "parquet" or len(listing.files) > _MAX_FILES:
         return None
     schemas = {_columns_of_file(file, is_declared=bool(declared)) for file, _ in listing.files}
     if len(schemas) != 1:

@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 # Option that makes a table include files added later
 _STREAMING = "source.monitor-interval"
-_MOST_REMEMBERED = 64
+_MAX_REMEMBERED = 64
 _DECLARE = "declare the columns in CREATE TABLE if files are added later"
 # More files take many seconds to list
-_MOST_FILES = 100_000
+_MAX_FILES = 100_000
 _AT_ANY_DEPTH = re.compile(r"(?P<root>[^*?{\[]*)/\*\*(?:/(?P<name>[^/]*[^*/][^/]*|\*))?")
 
 
 def describe_files(
-    spec: TableSpec, origin: str, files: Files, most_files: int = _MOST_FILES
+    spec: TableSpec, origin: str, files: Files, most_files: int = _MAX_FILES
 ) -> DetectionResult:
     """Return the columns and format of a table of files without declared columns.
 
@@ -148,7 +148,7 @@ class FilesByName:
     def start_statement(self) -> None:
         """Begin a statement, for which files are inspected again."""
         self._detected.clear()
-        if len(self._named) > _MOST_REMEMBERED:
+        if len(self._named) > _MAX_REMEMBERED:
             self._named.clear()
 
     @property

@@ -15,7 +15,7 @@ from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 
 _UNKNOWN = (ErrorKind.UNKNOWN_COLUMN, ErrorKind.UNKNOWN_INPUT_COLUMN)
-_MOST_FILES, _MOST_COLUMNS = 3, 40
+_MAX_FILES, _MAX_COLUMNS = 3, 40
 _TIMES = ("TIMESTAMP", "DATE")
 
 
@@ -39,7 +39,7 @@ def name_columns_of_files(error: SqlwinError, query: exp.Query, catalog: Session
     close = nearest(unknown, [c.name for columns in tables.values() for c in columns])
     meant = f"did you mean `{close}`? " if close else ""
     error.hint = meant + "; ".join(
-        f"{name} has {_list(columns)}" for name, columns in list(tables.items())[:_MOST_FILES]
+        f"{name} has {_list(columns)}" for name, columns in list(tables.items())[:_MAX_FILES]
     )
 
 
@@ -76,13 +76,13 @@ def _columns_of_table(query: exp.Query, unknown: str, catalog: SessionCatalog) -
     if not isinstance(entry, TableSpec):
         return None
     names = [quote_name(c.name) for c in entry.columns or catalog.columns_in(entry)]
-    more = f" and {len(names) - _MOST_COLUMNS} more" if len(names) > _MOST_COLUMNS else ""
-    return f"{AVAILABLE}: {', '.join(names[:_MOST_COLUMNS])}{more}"
+    more = f" and {len(names) - _MAX_COLUMNS} more" if len(names) > _MAX_COLUMNS else ""
+    return f"{AVAILABLE}: {', '.join(names[:_MAX_COLUMNS])}{more}"
 
 
 def _list(columns: tuple[TableColumn, ...]) -> str:
     """List columns with types. A long list has all times and the first other columns."""
-    n_others = _MOST_COLUMNS - sum(map(_is_time, columns))
+    n_others = _MAX_COLUMNS - sum(map(_is_time, columns))
     shown = []
     for column in columns:
         if not _is_time(column):

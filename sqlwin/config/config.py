@@ -26,8 +26,8 @@ _SPARK = "spark."
 _DOUBLE_QUOTES = "sqlwin.double-quotes"
 
 # Smaller buffers make tasks send tiny batches. Above, a buffer column could exceed Arrow's limit.
-_LEAST_BUFFER = 1 << 20
-_MOST_BUFFER = 1 << 30
+_MIN_BUFFER = 1 << 20
+_MAX_BUFFER = 1 << 30
 # Settings with an unlimited number of bytes. 0 disables them.
 _ANY_SIZE = frozenset({"sqlwin.in-process.max-bytes", "sqlwin.materialized.in-process-bytes"})
 
@@ -169,7 +169,7 @@ def _value(setting: Setting, text: str) -> Value:
         case Type.MEMORY:
             n_bytes = parse_memory(setting.name, text)
             is_buffer = setting.has_effect and setting.name not in _ANY_SIZE
-            if is_buffer and not _LEAST_BUFFER <= n_bytes <= _MOST_BUFFER:
+            if is_buffer and not _MIN_BUFFER <= n_bytes <= _MAX_BUFFER:
                 raise AnalysisError(
                     f"invalid value {text.strip()!r} for setting '{setting.name}'",
                     subjects=(f"'{setting.name}'",),

@@ -10,7 +10,7 @@ import pyarrow as pa
 from runtime.spec.figures import count_text
 from sqlwin.display.notation import display_texts, is_number
 
-MOST_ROWS = 50
+MAX_ROWS = 50
 
 _STYLE = (
     "border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:13px;margin:4px 0",
@@ -25,28 +25,28 @@ def html_table(
 
     Args:
         columns: Names of the columns.
-        batches: Rows of the result. One more than `MOST_ROWS` shows that there are more.
+        batches: Rows of the result. One more than `MAX_ROWS` shows that there are more.
         count: Text below the table. None: the number of rows.
     """
     cells: list[list[str | None]] = [[] for _ in columns]
     numeric = [False] * len(columns)
     n_rows = 0
     for batch in batches:
-        shown_rows = batch.slice(0, MOST_ROWS + 1 - n_rows)
+        shown_rows = batch.slice(0, MAX_ROWS + 1 - n_rows)
         n_rows += shown_rows.num_rows
         for i, array in enumerate(shown_rows.columns):
             cells[i] += display_texts(array).to_pylist()
             numeric[i] = is_number(array.type)
-        if n_rows > MOST_ROWS:
+        if n_rows > MAX_ROWS:
             break
     head = "".join(_cell("th", name, number) for name, number in zip(columns, numeric, strict=True))
     rows = [
         "".join(_cell("td", text, number) for text, number in zip(row, numeric, strict=True))
-        for row in list(zip(*cells, strict=True))[:MOST_ROWS]
+        for row in list(zip(*cells, strict=True))[:MAX_ROWS]
     ]
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     if count is None:
-        count = f"the first {MOST_ROWS} rows" if n_rows > MOST_ROWS else count_text(n_rows, "rows")
+        count = f"the first {MAX_ROWS} rows" if n_rows > MAX_ROWS else count_text(n_rows, "rows")
     return (
         f'<table style="{_STYLE[0]}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
         f'<div style="opacity:.65;font-size:12px">{html.escape(count)}</div>'

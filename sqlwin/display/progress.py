@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 # Number of completed tasks from which the time left is estimated
-LEAST_TASKS = 2
-LEAST_SECONDS = 2.0
+MIN_TASKS = 2
+MIN_SECONDS = 2.0
 # Maximum bars for stages that run at the same time
-MOST_STAGES = 4
+MAX_STAGES = 4
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class TimeLeft:
         if counts.tasks != self._tasks or counts.tasks_done < self._done:
             self._tasks, self._since, self._done = counts.tasks, now, counts.tasks_done
         tasks_done = counts.tasks_done - self._done
-        if tasks_done < LEAST_TASKS or now - self._since < LEAST_SECONDS:
+        if tasks_done < MIN_TASKS or now - self._since < MIN_SECONDS:
             return None
         return (now - self._since) * (counts.tasks - counts.tasks_done) / tasks_done
 
@@ -203,7 +203,7 @@ class ProgressBar:
 
     def _draw_stages(self, progress: Progress, running: tuple[StageCounts, ...]) -> None:
         """Draw a bar per stage if several run at once."""
-        shown = running[:MOST_STAGES] if len(running) > 1 else ()
+        shown = running[:MAX_STAGES] if len(running) > 1 else ()
         for stage_id in set(self._stages) - {stage.id for stage in shown}:
             progress.remove_task(self._stages.pop(stage_id))
         for stage in shown:

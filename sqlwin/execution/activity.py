@@ -25,9 +25,9 @@ from runtime.frames.scan_counts import StatementCounts
 from runtime.spark.jobs import STATEMENT_TAG
 
 # Maximum statements kept
-_MOST_STATEMENTS = 200
+_MAX_STATEMENTS = 200
 # Maximum statements whose plans are kept, since plans may hold tables
-_MOST_PLANS = 50
+_MAX_PLANS = 50
 _SESSIONS = count(1)
 
 
@@ -267,7 +267,7 @@ class Activity:
         self.listeners: tuple[StatementListener, ...] = ()
         self._marking = marking
         self._numbers = count(1)
-        self._runs: deque[StatementRun] = deque(maxlen=_MOST_STATEMENTS)
+        self._runs: deque[StatementRun] = deque(maxlen=_MAX_STATEMENTS)
 
     def record_ready(self, begun: float | None) -> None:
         """Record that the session is ready. `begun` is the time of the `connect` call, if known."""
@@ -283,8 +283,8 @@ class Activity:
             StatementRecord(number, text, time.time(), tag), self._marking, self.listeners
         )
         self._runs.append(run)
-        if len(self._runs) > _MOST_PLANS:
-            self._runs[-_MOST_PLANS - 1].plans.clear()
+        if len(self._runs) > _MAX_PLANS:
+            self._runs[-_MAX_PLANS - 1].plans.clear()
         run.begin()
         return run
 

@@ -16,7 +16,7 @@ from sqlwin.statements import nodes
 
 # Words before the name of the table that a statement is about
 _BEFORE_NAME = ("DESC", "DESCRIBE", "EXISTS", "INTO", "OVERWRITE", "TABLE", "VIEW")
-_MOST_CHARACTERS = 60
+_MAX_CHARACTERS = 60
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def symbols(checked: CheckedScript) -> list[Symbol]:
         if isinstance(parsed, nodes.Create):
             name, detail = ".".join(parsed.name), " ".join(line.split()[:2]).upper()
         else:
-            name, detail = line[:_MOST_CHARACTERS], ""
+            name, detail = line[:_MAX_CHARACTERS], ""
         is_definition = isinstance(parsed, nodes.Create)
         end = part.offset + len(part.text)
         listed.append(Symbol(name, detail, is_definition, part.offset, end))

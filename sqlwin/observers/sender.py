@@ -14,7 +14,7 @@ from weakref import WeakSet
 # Seconds that the end of the process waits for events to be sent
 _END_SECONDS = 5.0
 # Maximum events that wait for a slow collector
-_MOST_WAITING = 10_000
+_MAX_WAITING = 10_000
 
 log = logging.getLogger("sqlwin")
 
@@ -29,7 +29,7 @@ class Sender:
         most_waiting: Maximum events that wait.
     """
 
-    def __init__(self, most_waiting: int = _MOST_WAITING) -> None:
+    def __init__(self, most_waiting: int = _MAX_WAITING) -> None:
         self._most_waiting = most_waiting
         self._waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._has_dropped = False

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _NANOSECONDS = 1_000_000_000
 # Maximum characters of a statement in its span
-_MOST_TEXT = 10_000
+_MAX_TEXT = 10_000
 # Spark sessions whose micro-batches are traced
 _traced_sessions: WeakSet[SparkSession] = WeakSet()
 
@@ -75,7 +75,7 @@ class StatementSpans:
             start_time=_nanoseconds(record.begun),
             attributes={
                 "db.system.name": "sqlwin",
-                "db.query.text": text[:_MOST_TEXT],
+                "db.query.text": text[:_MAX_TEXT],
                 "sqlwin.session": self._runner.activity.session,
                 "sqlwin.statement": record.number,
             },

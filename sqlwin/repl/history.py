@@ -10,7 +10,7 @@ from pathlib import Path
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 # Maximum entries, to which a run trims the file at its start
-MOST_ENTRIES = 10_000
+MAX_ENTRIES = 10_000
 
 
 def history_path() -> Path:
@@ -57,13 +57,13 @@ class PromptHistory(FileHistory):
     def forget_oldest(self) -> None:
         """Trim the file to the newest entries once it has twice the maximum."""
         entries = list(self.load_history_strings())
-        if len(entries) < 2 * MOST_ENTRIES:
+        if len(entries) < 2 * MAX_ENTRIES:
             return
         path = Path(os.fsdecode(self.filename))
         shorter = path.with_name(path.name + ".new")
         shorter.unlink(missing_ok=True)
         shorter.touch(mode=0o600)
         trimmed = FileHistory(str(shorter))
-        for entry in reversed(entries[:MOST_ENTRIES]):
+        for entry in reversed(entries[:MAX_ENTRIES]):
             trimmed.store_string(entry)
         shorter.replace(path)

@@ -27,8 +27,8 @@ from sqlwin.display.table import print_table
 _OTHER_LINES = 6
 _DRAW_SECONDS = 0.25
 # Maximum rows held for a growing screen, and maximum keys with a latest row
-_MOST_ROWS = 500
-_MOST_KEYS = 10_000
+_MAX_ROWS = 500
+_MAX_KEYS = 10_000
 _BETWEEN = "  ·  "
 _KEY_SECONDS = 0.1
 # Escape sequences of arrow keys and other control characters, without Ctrl-D
@@ -178,7 +178,7 @@ class _LastRows:
 
     def add(self, batch: pa.RecordBatch) -> None:
         self._batches.append(batch)
-        while len(self._batches) > 1 and sum(b.num_rows for b in self._batches[1:]) >= _MOST_ROWS:
+        while len(self._batches) > 1 and sum(b.num_rows for b in self._batches[1:]) >= _MAX_ROWS:
             self._batches.pop(0)
 
     def shown(self, room: int) -> list[pa.RecordBatch]:
@@ -213,7 +213,7 @@ class _LatestByKey:
             self._rows.pop(key, None)
             if self._kind is None or not str(row[self._kind]).startswith("-"):
                 self._rows[key] = list(row)
-        for key in list(self._rows)[: max(0, len(self._rows) - _MOST_KEYS)]:
+        for key in list(self._rows)[: max(0, len(self._rows) - _MAX_KEYS)]:
             del self._rows[key]
 
     def shown(self, room: int) -> list[pa.RecordBatch]:

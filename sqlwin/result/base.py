@@ -272,9 +272,9 @@ class ResultWithRows(StatementResult):
         print_table(self.columns, batches, console, max_rows=max_rows, more=more)
 
     def _repr_html_(self) -> str:
-        from sqlwin.display.html_table import MOST_ROWS, html_table
+        from sqlwin.display.html_table import MAX_ROWS, html_table
 
-        return html_table(self.columns, self.batches(MOST_ROWS + 1))
+        return html_table(self.columns, self.batches(MAX_ROWS + 1))
 
     def _summary(self) -> str:
         pairs = list(zip(self.columns, self.types, strict=True))

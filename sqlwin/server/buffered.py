@@ -6,7 +6,7 @@ import asyncio
 import ssl
 
 # Bytes after which a buffer is sent before `drain`
-_MOST_BYTES = 64 * 1024
+_MAX_BYTES = 64 * 1024
 
 
 class BufferedWriter:
@@ -26,7 +26,7 @@ class BufferedWriter:
     def write(self, data: bytes) -> None:
         """Send bytes with the next `drain`, or now if many wait."""
         self._waiting += data
-        if len(self._waiting) >= _MOST_BYTES:
+        if len(self._waiting) >= _MAX_BYTES:
             self._send()
 
     async def drain(self) -> None:

@@ -22,7 +22,7 @@ from sqlwin.server.translation import CHAR, TEXT, UNSUPPORTED
 
 # Rows that are Python values at once, and bytes of messages after which the client must have read
 _ROWS_AT_ONCE = 1000
-_MOST_BYTES = 64 * 1024
+_MAX_BYTES = 64 * 1024
 # Messages that are read while a statement runs, to notice that the client has disconnected
 _MESSAGES_AHEAD = 16
 _OF_STATEMENT = (messages.PARSE, messages.BIND, messages.DESCRIBE, messages.EXECUTE)
@@ -269,7 +269,7 @@ class ClientConnection(Connection):  # type: ignore[misc]
                 message = _row_message(row, columns, entry.result_format_codes)
                 self.stream.write(message)
                 n_bytes += len(message)
-                if n_bytes >= _MOST_BYTES:
+                if n_bytes >= _MAX_BYTES:
                     await self.stream.drain()
                     n_bytes = 0
             if not has_more or n_sent == max_rows > 0:

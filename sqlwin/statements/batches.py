@@ -20,7 +20,7 @@ from sqlwin.statements.split import SqlScript, StatementText, read_script
 ParameterSet = Sequence[object] | Mapping[str, object]
 
 # Values of an INSERT, whose trees are in memory together
-_MOST_VALUES = 100_000
+_MAX_VALUES = 100_000
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 _INTS = range(-(2**31), 2**31)
@@ -60,7 +60,7 @@ def combined(
         in_order = row.in_order(values)
         own = row.types(in_order)
         fits = all(a is None or b is None or a == b for a, b in zip(types, own, strict=False))
-        is_full = (len(rows) + 1) * len(in_order) > _MOST_VALUES
+        is_full = (len(rows) + 1) * len(in_order) > _MAX_VALUES
         if rows and (is_full or not fits):
             yield row.insert(rows)
             rows, types = [], []

@@ -21,13 +21,13 @@ from sqlwin.parser.base import PLACE
 from sqlwin.parser.parser import TYPED_LITERALS, parser_of, to_spark, tokenize
 
 # Digits of Spark's widest DECIMAL
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 # Key in the metadata of the tree of a dict
 FROM_DICT = "from_dict"
 _BIGINTS = range(-(2**63), 2**63)
 _CONTROL = re.compile(r"[\x00-\x1f]")
 # Largest offset from UTC in Spark's timestamps
-_MOST_OFFSET = timedelta(hours=18)
+_MAX_OFFSET = timedelta(hours=18)
 _ROUNDED_UNITS = (("DAY", 86_400), ("HOUR", 3_600), ("MINUTE", 60), ("SECOND", 1))
 
 
@@ -153,7 +153,7 @@ def _with_spark_offset(value: datetime, what: str) -> datetime:
         AnalysisError: The instant in UTC is before year 1 or after year 9999.
     """
     offset = value.utcoffset()
-    if offset is None or (abs(offset) <= _MOST_OFFSET and not offset % timedelta(minutes=1)):
+    if offset is None or (abs(offset) <= _MAX_OFFSET and not offset % timedelta(minutes=1)):
         return value
     try:
         return value.astimezone(UTC)
@@ -182,9 +182,9 @@ def _typed_literal(kind: str, text: str) -> exp.Expr:
 def _number(digits: str, suffix: str, what: str) -> exp.Expr:
     """Return a number from digits (with sign, point and exponent) and a type suffix."""
     n_digits = sum(char.isdigit() for char in digits)
-    if suffix != "D" and n_digits > _MOST_DIGITS:
+    if suffix != "D" and n_digits > _MAX_DIGITS:
         raise AnalysisError(
-            f"the value of {what} has {n_digits} digits, more than the maximum of {_MOST_DIGITS}"
+            f"the value of {what} has {n_digits} digits, more than the maximum of {_MAX_DIGITS}"
         )
     absolute = digits.removeprefix("-")
     node: exp.Expr = exp.Literal.number(absolute)

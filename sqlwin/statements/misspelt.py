@@ -45,7 +45,7 @@ _KEYWORDS = {
     )
 }
 # Limit of the tokens in all attempts, which take about 0.1 s
-_MOST_TOKENS = 10_000
+_MAX_TOKENS = 10_000
 _FEWEST_LETTERS = 3
 # Words that are keywords already
 _RESERVED = frozenset(
@@ -86,7 +86,7 @@ def misspelt_keyword(
         for close in get_close_matches(token.text.upper(), _KEYWORDS, n=3, cutoff=0.6)
     ]
     attempts = chain(combinations(replaced, 1), combinations(replaced, 2))
-    for chosen in islice(attempts, _MOST_TOKENS // len(tokens)):
+    for chosen in islice(attempts, _MAX_TOKENS // len(tokens)):
         if can_read(_replace(text, chosen)):
             return _error(text, *chosen[0])
     return None

@@ -10,7 +10,7 @@ from typing import Any
 from runtime.errors import nearest
 from sqlwin.testing import sdp_test
 from sqlwin.testing.documents import CaseFileError, Located, read_document
-from sqlwin.testing.flink_unittest import is_of_flink_unittest, translate
+from sqlwin.testing.flink_unittest import is_flink_unittest, translate
 
 SUFFIX = ".sqlwin.yaml"
 
@@ -228,7 +228,7 @@ def read_cases(path: Path) -> list[Case]:
     strict: frozenset[str] | None = None
     if sdp_test.is_of_sdp_test(document):
         document, strict = sdp_test.translate(path, document), frozenset()
-    elif is_of_flink_unittest(document):
+    elif is_flink_unittest(document):
         document, strict = translate(path, document)
     check(path, document, SCHEMA, "")
     whole = _members(document)

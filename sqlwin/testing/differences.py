@@ -8,7 +8,7 @@ from runtime.simulator.compare import Difference, Row, difference
 from sqlwin.testing.values import cell_text
 
 # Rows to print of each kind
-_MOST_ROWS = 20
+_MAX_ROWS = 20
 
 
 def differences_text(mismatch: Difference) -> str:
@@ -17,11 +17,11 @@ def differences_text(mismatch: Difference) -> str:
     names = list((left or right)[0])
     pairs = _pairs(left, right)
     lines = [("expected", "actual")]
-    lines += [(_text(one, names), _text(other, names)) for one, other in pairs[:_MOST_ROWS]]
+    lines += [(_text(one, names), _text(other, names)) for one, other in pairs[:_MAX_ROWS]]
     width = max(len(one) for one, _ in lines)
     texts = [f"  {one:<{width}} | {other}".rstrip() for one, other in lines]
-    if len(pairs) > _MOST_ROWS:
-        texts.append(f"  ... and {len(pairs) - _MOST_ROWS} more")
+    if len(pairs) > _MAX_ROWS:
+        texts.append(f"  ... and {len(pairs) - _MAX_ROWS} more")
     return "\n".join([f"  columns: {', '.join(names)}", *texts])
 
 

@@ -13,7 +13,7 @@ from runtime.errors import SqlwinError
 Scalar = str | int | float | bool | None
 
 # Longer numbers fit no SQL type
-_MOST_DIGITS = 1_000
+_MAX_DIGITS = 1_000
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _WORDS: dict[str, Scalar] = {
@@ -38,7 +38,7 @@ class Located:
         value: Scalar, list or dict of located values.
         line: Line in the file, from 1.
         start: Index of its first character in the text.
-        end: Index behind its last character.
+        end: Index after its last character.
         column: Column of its first character, from 0.
         is_quoted: Whether it is a text in quotes or a block.
     """
@@ -112,6 +112,6 @@ def _located(path: Path, node: yaml.Node, within: frozenset[int] = frozenset()) 
 def _scalar(text: str) -> Scalar:
     if text in _WORDS:
         return _WORDS[text]
-    if _INTEGER.fullmatch(text) and len(text) < _MOST_DIGITS:
+    if _INTEGER.fullmatch(text) and len(text) < _MAX_DIGITS:
         return int(text)
     return float(text) if _FLOAT.fullmatch(text) else text

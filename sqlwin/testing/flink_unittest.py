@@ -17,7 +17,7 @@ _EXPECT = ("rows", "ordered", "strict")
 _COLUMN = ("name", "type")
 
 
-def is_of_flink_unittest(document: Located) -> bool:
+def is_flink_unittest(document: Located) -> bool:
     """Return whether a document is a test file of flink-unittest."""
     return isinstance(document.value, dict) and "tests" in document.value
 

@@ -29,7 +29,7 @@ from sqlwin.testing.preparing import OF_TEST
 from sqlwin.testing.running import OTHER_WINDOWS, disagreement_text, resumed_text
 
 # Ties that are printed
-_MOST_TIES = 3
+_MAX_TIES = 3
 # Orders of the rows that are tried to see whether the result depends on them
 _N_ORDERS = 5
 
@@ -188,7 +188,7 @@ def _report(
     stream = replace(given, shape=replace(given.shape, late=frozenset()))
     expected = stream.batch_rows(stream.order)
     verdict = compare_with_definition(stream, stream.order, expected)
-    lines += [f"finding: {tie}" for tie in verdict.ties[:_MOST_TIES]]
+    lines += [f"finding: {tie}" for tie in verdict.ties[:_MAX_TIES]]
     if order := _unlike_orders(stream):
         lines += order
         return SimulationReport(tuple(lines), agrees=True)

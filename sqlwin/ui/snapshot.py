@@ -33,9 +33,9 @@ from sqlwin.ui.model import (
 )
 
 # Maximum statements, latest first, whose stages are requested from Spark
-_MOST_WITH_STAGES = 30
+_MAX_WITH_STAGES = 30
 # Maximum points of a chart
-_MOST_POINTS = 240
+_MAX_POINTS = 240
 _RAN = (StatementState.DONE, StatementState.FAILED)
 
 
@@ -92,7 +92,7 @@ def snapshot(sessions: Sequence[Watched], *, watches: bool = True) -> ActivitySn
         for stream in session.streams.all()
     ]
     statements = [
-        _statement(session, run, streams, with_stages=age < _MOST_WITH_STAGES)
+        _statement(session, run, streams, with_stages=age < _MAX_WITH_STAGES)
         for session in sessions
         for age, run in enumerate(reversed(session.activity.runs()))
     ]
@@ -149,7 +149,7 @@ def _stream(session: Watched, stream: Stream, now: float, *, watches: bool) -> S
             _operator(number, operator, status.incomplete, now)
             for number, operator in enumerate(status.operators)
         ),
-        points=thin_points(points, _MOST_POINTS),
+        points=thin_points(points, _MAX_POINTS),
         latest=tuple(latest_view(into, rows) for into, rows in latest.tables().items()),
         latest_problem=mask(latest.problem),
         checkpoint=mask(stream.checkpoint.directory) if setup.keeps_checkpoint else "",

@@ -96,9 +96,9 @@ def _matrix(
 def _rows_with_result(case: Case, rows: int) -> int:
     """Return a number of rows, at most `rows`, whose result fits the time limit."""
     n_windows = case.keys * (data.DAY_US // case.step_us)
-    if n_windows <= peers.MOST_WINDOWS:
+    if n_windows <= peers.MAX_WINDOWS:
         return rows
-    return case.rows_for(rows, peers.MOST_WINDOWS)
+    return case.rows_for(rows, peers.MAX_WINDOWS)
 
 
 def run_case(
@@ -248,7 +248,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--copies",
         type=int,
-        default=peers.MOST_COPIES,
+        default=peers.MAX_COPIES,
         help="maximum copies of rows that a peer makes; above this, it runs on fewer rows",
     )
     parser.add_argument("--svg", type=Path, help="also draw the ratios (needs matplotlib)")

@@ -14,10 +14,10 @@ from tests.bench.cases import Case
 
 # Maximum number of copies that an engine may make of rows. Above this, it and sqlwin run on fewer
 # rows. 1.2 billion copies take Spark minutes.
-MOST_COPIES = 1_200_000_000
+MAX_COPIES = 1_200_000_000
 EXPANDING = ("spark", "duckdb")
 # Maximum number of windows per engine.
-MOST_WINDOWS = 2_000_000_000
+MAX_WINDOWS = 2_000_000_000
 
 
 # Target of the rows: discarded where possible, Parquet, or an Arrow table

@@ -14,7 +14,7 @@ from tests.fuzz.windows import DrawnWindow, local_us
 from tests.reference import Bounds, windows_of
 
 # More windows of a key take long to define
-_MOST_WINDOWS = 2_000
+_MAX_WINDOWS = 2_000
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def draw_fill(
     if not -60_000_000 * DAY_US // 100 < lowest <= highest < 2_900_000 * DAY_US:
         from_us = to_us = None
         lowest, highest = first_us, last_us
-    if (highest - lowest) // _stride_us(window) > _MOST_WINDOWS:
+    if (highest - lowest) // _stride_us(window) > _MAX_WINDOWS:
         return None
     if from_us is not None and to_us is not None and from_us > to_us:
         from_us = None

@@ -20,7 +20,7 @@ from tests.unstarted import NeedsSparkError, unstarted_spark
 
 # A run that takes longer hangs: statements have some hundred rows
 LIMIT_S = 60
-MOST_ROWS = 1_000
+MAX_ROWS = 1_000
 # Statements that change nothing outside the session
 RUN = (
     nodes.Query,
@@ -175,7 +175,7 @@ def _run(session: Session, text: str) -> str:
                 assert fault is None, f"as a stream: {fault}: {error}"
     shown = []
     for result in session.execute_iter(text):
-        shown.append(str(result.to_arrow(MOST_ROWS)))
+        shown.append(str(result.to_arrow(MAX_ROWS)))
     return "\n".join(shown)
 
 

@@ -23,7 +23,7 @@ from tests.fuzz.choices import Choices
 from tests.slt.modes import DISABLED
 from tests.unstarted import unstarted_spark
 
-MOST_DIGITS = 38
+MAX_DIGITS = 38
 START = dt.datetime.fromisoformat("2026-03-01")
 MINUTE = dt.timedelta(minutes=1)
 MICROSECOND = dt.timedelta(microseconds=1)
@@ -72,11 +72,11 @@ def draw_type(draw: Choices, more: Sequence[str] = ()) -> Drawn:
             pa.duration("us"), lambda c: dt.timedelta(microseconds=c.pick(1 << 40) - (1 << 39))
         )
     if kind == "decimal":
-        precision = draw.between(1, MOST_DIGITS + 1)
+        precision = draw.between(1, MAX_DIGITS + 1)
         scale = draw.between(0, precision + 1)
-        average = min(precision + 4, MOST_DIGITS), min(scale + 4, MOST_DIGITS)
+        average = min(precision + 4, MAX_DIGITS), min(scale + 4, MAX_DIGITS)
         # at most 100 values are added, and their average has to fit its type
-        digits = min(precision, MOST_DIGITS - 2, average[0] - average[1] + scale)
+        digits = min(precision, MAX_DIGITS - 2, average[0] - average[1] + scale)
 
         def decimal(choices: Choices) -> Decimal:
             size = 10 ** choices.between(0, max(digits, 0) + 1)
@@ -107,7 +107,7 @@ def _sum(values: Values, of: Drawn) -> tuple[Any, pa.DataType]:
     if of.is_interval:
         return sum(values, dt.timedelta()) if values else None, of.type
     if of.is_decimal:
-        type_ = pa.decimal128(min(of.type.precision + 10, MOST_DIGITS), of.type.scale)
+        type_ = pa.decimal128(min(of.type.precision + 10, MAX_DIGITS), of.type.scale)
         with localcontext() as context:
             context.prec = 100
             return sum(values, Decimal(0)) if values else None, type_
@@ -123,8 +123,8 @@ def _average(values: Values, of: Drawn) -> tuple[Any, pa.DataType]:
         return rounded * MICROSECOND if values else None, of.type
     if not of.is_decimal:
         return sum(values) / len(values) if values else None, pa.float64()
-    scale = min(of.type.scale + 4, MOST_DIGITS)
-    type_ = pa.decimal128(min(of.type.precision + 4, MOST_DIGITS), scale)
+    scale = min(of.type.scale + 4, MAX_DIGITS)
+    type_ = pa.decimal128(min(of.type.precision + 4, MAX_DIGITS), scale)
     if not values:
         return None, type_
     with localcontext() as context:
@@ -132,7 +132,7 @@ def _average(values: Values, of: Drawn) -> tuple[Any, pa.DataType]:
         context.prec = 200
         quotient = sum(values, Decimal(0)) / len(values)
         # Spark rounds each quotient to 38 digits after the point before the type's scale
-        for places in (MOST_DIGITS, scale):
+        for places in (MAX_DIGITS, scale):
             quotient = quotient.quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_UP)
     return quotient, type_
 

@@ -64,7 +64,7 @@ INSERTED = (
 # Files whose queries a default run samples in further modes
 SAMPLED = ("ranks/top_n.slt", "windows/hop.slt")
 # Smallest number of queries that run without Spark
-LEAST_IN_PROCESS = {
+MIN_IN_PROCESS = {
     "joins/inner.slt": 11,
     "ranks/top_n.slt": 14,
     "windows/group_windows.slt": 12,
@@ -141,7 +141,7 @@ def test_queries_that_need_no_spark_return_the_same_rows(
     run = FileRun(session, duck, tmp_path, select_all(IN_PROCESS))
     run.run(HERE / name)
     assert not run.failures, "\n\n".join([f"{len(run.failures)} records fail", *run.failures])
-    assert run.n_run.total() >= LEAST_IN_PROCESS.get(name, 0), run.on_spark
+    assert run.n_run.total() >= MIN_IN_PROCESS.get(name, 0), run.on_spark
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

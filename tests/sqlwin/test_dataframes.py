@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException, PySparkTypeError
 from pyspark.sql import DataFrame, SparkSession
 
 import sqlwin
-from runtime.spark.errors import comes_of_stopped_spark
+from runtime.spark.errors import is_caused_by_stopped_spark
 from runtime.spark.session import is_stopped
 
 T = TypeVar("T")
@@ -157,4 +157,4 @@ def test_a_closed_session_says_that_it_is_closed(spark: SparkSession, way: str) 
 def test_spark_that_has_ended_is_known(spark: SparkSession) -> None:
     assert not is_stopped(spark)
     assert is_stopped(cast(Any, SimpleNamespace(sparkContext=object())))
-    assert not comes_of_stopped_spark(AttributeError("'NoneType' object has no attribute 'x'"))
+    assert not is_caused_by_stopped_spark(AttributeError("'NoneType' object has no attribute 'x'"))

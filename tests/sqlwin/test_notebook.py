@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from planner.explain.document import Document, QueryDocument, to_json
 from runtime.errors import AnalysisError, Position
 from sqlwin import notebook
-from sqlwin.display.html_table import MOST_ROWS, html_table
+from sqlwin.display.html_table import MAX_ROWS, html_table
 from sqlwin.execution.explain_formats import Explanation
 from sqlwin.result import (
     ExplainResult,
@@ -83,10 +83,10 @@ def test_a_result_is_a_table_with_numbers_at_the_right_and_null_distinguished():
 
 
 def test_of_a_large_result_the_first_rows_are_shown():
-    rows = table(MOST_ROWS + 5)
+    rows = table(MAX_ROWS + 5)
     actual = html_table(rows.column_names, rows.to_batches(max_chunksize=7))
-    assert actual.count("<tr>") == MOST_ROWS + 1
-    assert f"the first {MOST_ROWS} rows" in actual
+    assert actual.count("<tr>") == MAX_ROWS + 1
+    assert f"the first {MAX_ROWS} rows" in actual
 
 
 def test_no_rows_are_a_table_of_names():

@@ -31,7 +31,7 @@ _RETURNED = {
     exp.DType.FLOAT: "float",
     exp.DType.DOUBLE: "double",
 }
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 
 
 def rewrite_json_call(call: KeywordCall) -> exp.Expr | None:
@@ -297,7 +297,7 @@ def _returned_type(call: KeywordCall, clauses: dict[str, tuple[str, exp.Expr | N
     if node.this == exp.DType.DECIMAL:
         digits = [int(part.name) for part in node.expressions] or [10]
         precision, scale = (*digits, 0)[:2]
-        if 0 <= scale <= precision <= _MOST_DIGITS and precision > 0:
+        if 0 <= scale <= precision <= _MAX_DIGITS and precision > 0:
             return f"decimal({precision},{scale})"
     type_ = _RETURNED.get(node.this)
     if type_ is None:

@@ -6,7 +6,7 @@ import re
 
 MAX_DECIMAL_DIGITS = 38
 # Digits after the point that arithmetic keeps if the result would have more than 38 digits
-_LEAST_SCALE = 6
+_MIN_SCALE = 6
 # Digits with which Spark converts an integer to a decimal
 INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
@@ -45,7 +45,7 @@ def decimal_result(function: str, left: str, right: str) -> str:
         case "*":
             return _within_limit(p1 + p2 + 1, s1 + s2)
         case "/":
-            scale = max(_LEAST_SCALE, s1 + p2 + 1)
+            scale = max(_MIN_SCALE, s1 + p2 + 1)
             return _within_limit(p1 - s1 + s2 + scale, scale)
         case "%":
             scale = max(s1, s2)
@@ -67,6 +67,6 @@ def _within_limit(precision: int, scale: int) -> str:
     """Return a decimal type of at most 38 digits, with fewer digits after the point if needed."""
     if precision > MAX_DECIMAL_DIGITS:
         before_point = precision - scale
-        scale = max(MAX_DECIMAL_DIGITS - before_point, min(scale, _LEAST_SCALE))
+        scale = max(MAX_DECIMAL_DIGITS - before_point, min(scale, _MIN_SCALE))
         precision = MAX_DECIMAL_DIGITS
     return f"decimal({precision},{scale})"

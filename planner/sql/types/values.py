@@ -77,7 +77,7 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Mod: "%",
 }
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 _SHORT_DIGITS = 18
 
 
@@ -436,7 +436,7 @@ def _common_type(values: Sequence[Value]) -> str:
 def _decimal_result(name: str, digits: int, scale: int) -> str:
     """Return the type of SUM or AVG of a decimal: `Sum` and `Average` in Spark."""
     more, more_scale = (10, 0) if name == "SUM" else (4, 4)
-    return f"decimal({min(digits + more, _MOST_DIGITS)},{min(scale + more_scale, _MOST_DIGITS)})"
+    return f"decimal({min(digits + more, _MAX_DIGITS)},{min(scale + more_scale, _MAX_DIGITS)})"
 
 
 def _decimal_target(type_: exp.DataType) -> str | None:
@@ -446,7 +446,7 @@ def _decimal_target(type_: exp.DataType) -> str | None:
     require(all(part.name.isdecimal() for part in type_.expressions))
     digits = [int(part.name) for part in type_.expressions]
     precision, scale = (*digits, 0)[:2] if digits else (10, 0)
-    require(0 <= scale <= precision <= _MOST_DIGITS)
+    require(0 <= scale <= precision <= _MAX_DIGITS)
     return f"decimal({precision},{scale})"
 
 
@@ -534,7 +534,7 @@ def _literal(node: exp.Literal) -> Value:
     if (point := _POINT.fullmatch(node.this)) is not None:
         digits = (point[1] + point[2]).lstrip("0")
         precision = max(len(digits), len(point[2]), 1)
-        require(precision <= _MOST_DIGITS)
+        require(precision <= _MAX_DIGITS)
         return Value(f"decimal({precision},{len(point[2])})", False)
     require(node.is_int and int(node.this) not in (_LARGEST_INT + 1, _LARGEST_BIGINT + 1))
     return Value("int" if int(node.this) <= _LARGEST_INT else "bigint", False)

@@ -13,7 +13,7 @@ from runtime.compute.arrow.types import Datum
 from runtime.compute.kernels.columns import Int64Array, decimal_array, decimal_words, validity
 from runtime.errors import ComputationError
 
-_MOST_DIGITS, _MOST_WIDE_DIGITS = 38, 76
+_MAX_DIGITS, _MAX_WIDE_DIGITS = 38, 76
 # Digits after the point to which Spark rounds a quotient, before rounding to the result's type
 _QUOTIENT_SCALE = 38
 _INT64_LIMIT = 1 << 62
@@ -32,7 +32,7 @@ def combine(function: str, left: Datum, right: Datum, type_: pa.Decimal128Type) 
         ComputationError: The result has more digits than its type.
     """
     digits, scale = _exact_digits(function, left.type, right.type)
-    if digits > _MOST_WIDE_DIGITS:
+    if digits > _MAX_WIDE_DIGITS:
         exact = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}[function]
         powers = [
             1 if function == "*" else 10 ** (scale - side.type.scale) for side in (left, right)
@@ -109,7 +109,7 @@ def _divide_short(left: Datum, right: Datum, type_: pa.Decimal128Type, sign: str
     quotients = np.where((numerators < 0) != (divisors < 0), -quotients, quotients)
     is_valid = pc.and_(pc.is_valid(left), pc.is_valid(right))
     valid = is_valid.to_numpy(zero_copy_only=False)
-    scaled = pa.decimal128(_MOST_DIGITS, type_.scale)
+    scaled = pa.decimal128(_MAX_DIGITS, type_.scale)
     return fit(decimal_array(quotients, quotients >> 63, valid, scaled), type_, sign)
 
 
@@ -201,11 +201,11 @@ def fit(value: Datum, type_: pa.Decimal128Type, sign: str) -> Datum:
     digits = value.type.precision - value.type.scale + type_.scale + 1
     rounded = value
     if type_.scale < value.type.scale:
-        wide = pa.decimal256(min(value.type.precision + 1, _MOST_WIDE_DIGITS), value.type.scale)
+        wide = pa.decimal256(min(value.type.precision + 1, _MAX_WIDE_DIGITS), value.type.scale)
         rounded = pc.round(pc.cast(value, wide), type_.scale, round_mode="half_towards_infinity")
     try:
-        if digits > _MOST_DIGITS:
-            aligned = pc.cast(rounded, pa.decimal256(min(digits, _MOST_WIDE_DIGITS), type_.scale))
+        if digits > _MAX_DIGITS:
+            aligned = pc.cast(rounded, pa.decimal256(min(digits, _MAX_WIDE_DIGITS), type_.scale))
         else:
             aligned = pc.cast(rounded, pa.decimal128(max(digits, type_.precision), type_.scale))
         return pc.cast(aligned, type_)
@@ -243,9 +243,9 @@ def to_integers(values: Datum, type_: pa.DataType) -> Datum:
         ComputationError: A value does not fit the type.
     """
     # Arrow truncates no decimal whose digits are all after the point
-    whole = pc.trunc(pc.cast(values, pa.decimal256(_MOST_WIDE_DIGITS, values.type.scale)))
+    whole = pc.trunc(pc.cast(values, pa.decimal256(_MAX_WIDE_DIGITS, values.type.scale)))
     try:
-        return pc.cast(pc.cast(whole, pa.decimal256(_MOST_WIDE_DIGITS // 2, 0)), type_)
+        return pc.cast(pc.cast(whole, pa.decimal256(_MAX_WIDE_DIGITS // 2, 0)), type_)
     except pa.ArrowInvalid as error:
         raise ComputationError(
             f"a decimal is out of range for CAST to {_NAMES[type_]}", hint="cast to a wider type"

@@ -23,12 +23,12 @@ _WORDS = {
     **dict.fromkeys(("false", "f", "no", "0"), False),
 }
 _MISSING = object()
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 # Digits after the point of a number before it is truncated to an integer
 _WIDE_SCALE = 18
 # Doubles from here on up to the limit are written without an exponent in Java
 _PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7
-_EXACT = Context(prec=2 * _MOST_DIGITS)
+_EXACT = Context(prec=2 * _MAX_DIGITS)
 
 
 class _NumberText(str):
@@ -109,7 +109,7 @@ def _no_constant(text: str) -> object:
 
 def _integer(text: str) -> _NumberText:
     n_digits = len(text.lstrip("-"))
-    return _NumberText(int(text)) if n_digits <= _MOST_DIGITS else _double(text)
+    return _NumberText(int(text)) if n_digits <= _MAX_DIGITS else _double(text)
 
 
 def _fraction(text: str) -> _NumberText:
@@ -117,8 +117,8 @@ def _fraction(text: str) -> _NumberText:
     digits = text.lstrip("-").replace(".", "").lstrip("0")
     if (
         "e" in text.lower()
-        or len(digits) > _MOST_DIGITS
-        or len(text.partition(".")[2]) > _MOST_DIGITS
+        or len(digits) > _MAX_DIGITS
+        or len(text.partition(".")[2]) > _MAX_DIGITS
     ):
         return _double(text)
     plain = format(_EXACT.create_decimal(text), "f").rstrip("0").rstrip(".")
@@ -206,7 +206,7 @@ def _as_decimal(value: object, precision: int, scale: int) -> Decimal | None:
 
 
 def _as_integer(value: object, n_bits: int) -> int | None:
-    number = _as_decimal(value, _MOST_DIGITS, _WIDE_SCALE)
+    number = _as_decimal(value, _MAX_DIGITS, _WIDE_SCALE)
     if number is None:
         return None
     whole = int(number.to_integral_value(ROUND_DOWN))

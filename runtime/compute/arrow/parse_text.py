@@ -42,7 +42,7 @@ _SPECIAL = {
 _JAVA_SPECIAL = {"+NaN": "nan", "-NaN": "nan"}
 # Java's decimals accept digits of any script
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 _LARGEST_EXPONENT = 2**31 - 1
 _DATE = (
     r"(?P<year>[+-]?[0-9]{{4,{digits}}})"
@@ -197,10 +197,10 @@ def decimal_of(text: str, unit: Decimal, precision: int) -> Decimal | None:
     exponent = text.lower().partition("e")[2]
     if len(exponent.lstrip("+-").lstrip("0")) > 10 or abs(int(exponent or "0")) > _LARGEST_EXPONENT:
         return None
-    with localcontext(prec=len(text) + 2 * _MOST_DIGITS) as context:
+    with localcontext(prec=len(text) + 2 * _MAX_DIGITS) as context:
         context.Emax, context.Emin = 10**18 - 1, -(10**18) + 1
         value = Decimal(text)
-        if value.adjusted() >= _MOST_DIGITS:
+        if value.adjusted() >= _MAX_DIGITS:
             # also a zero with a large exponent
             return None if value else Decimal(0)
         try:

@@ -17,7 +17,7 @@ from runtime.spark.settings import SparkSettings, settings_of
 from runtime.spec.table import TableSpec
 
 # Maximum number of cached tables per session
-_MOST_KEPT = 32
+_MAX_KEPT = 32
 
 # (path, bytes, modification time in ns, inode) of each file
 _Snapshot = tuple[tuple[str, int, int, int], ...]
@@ -74,7 +74,7 @@ def load_cached(
     ):
         entry = _Loaded(spec, dict(options), paths, settings, snapshot, load())
     cache[spec.name] = entry  # most recently used entries are dropped last
-    while len(cache) > _MOST_KEPT:
+    while len(cache) > _MAX_KEPT:
         del cache[next(iter(cache))]
     return entry.dataframe
 

@@ -38,7 +38,7 @@ from pyspark.sql.types import (
 from runtime.connectors.filesystem.text import from_micros
 from runtime.files import is_local_path
 from runtime.names import quote_name
-from runtime.scan.whole_rows import MOST_DIGITS, spark_arrow_type
+from runtime.scan.whole_rows import MAX_DIGITS, spark_arrow_type
 
 _UNITS = {"s": "1", "ms": "0.001", "us": "0.000001"}
 _NANOSECONDS = "ns"
@@ -190,7 +190,7 @@ def _is_special(type_: pa.DataType) -> bool:
         or types.is_duration(type_)
         or types.is_float16(type_)
         or types.is_time(type_)
-        or (types.is_decimal(type_) and type_.precision > MOST_DIGITS)
+        or (types.is_decimal(type_) and type_.precision > MAX_DIGITS)
         or any(_is_special(type_.field(i).type) for i in range(type_.num_fields))
     )
 

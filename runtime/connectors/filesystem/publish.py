@@ -46,7 +46,7 @@ _MANY_FILES = 64
 _SETTLED_S = 1.0
 # How long tasks of a failed job may still create directories
 _SETTLING_S = 0.5
-_MOST_SETTLING_S = 5.0
+_MAX_SETTLING_S = 5.0
 _STEP_S = 0.1
 
 
@@ -218,7 +218,7 @@ def _lock_for_replacing(path: str) -> Iterator[None]:
     Without file locks, and on other machines, nothing prevents this: if two writers replace the
     same files simultaneously, the rows of both may remain.
     """
-    until = time.monotonic() + _MOST_SETTLING_S
+    until = time.monotonic() + _MAX_SETTLING_S
     while is_local_path(path):
         with lock_directory(path) as is_ours:
             if is_ours or time.monotonic() > until:
@@ -341,9 +341,9 @@ def remove(files: Files, directory: str) -> None:
                 files.delete(directory)
         except OSError:
             # a task has created something in the meantime
-            if now - started > _MOST_SETTLING_S:
+            if now - started > _MAX_SETTLING_S:
                 raise
-        if now - started > 2 * _MOST_SETTLING_S:
+        if now - started > 2 * _MAX_SETTLING_S:
             return
         time.sleep(_STEP_S)
 

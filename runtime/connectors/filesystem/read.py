@@ -38,7 +38,7 @@ from runtime.frames.file_rows import decode_uri, file_metadata
 from runtime.names import quote_name
 from runtime.options.checks import bad_option, option_values
 from runtime.options.formats import (
-    MOST_CSV_COLUMNS,
+    MAX_CSV_COLUMNS,
     SELF_DESCRIBING,
     format_of,
     spark_options,
@@ -481,7 +481,7 @@ def _malformed_error(spec: TableSpec, origin: str, record: str) -> ExecutionErro
         with suppress(OSError), open_text_bytes(LocalFiles(), path) as file:
             separator = options.get("sep", options.get("delimiter", ",")).encode()
             n_fields = file.readline(_LONGEST_LINE).count(separator) + 1
-    if path is not None and n_fields > int(options.get("maxColumns", MOST_CSV_COLUMNS)):
+    if path is not None and n_fields > int(options.get("maxColumns", MAX_CSV_COLUMNS)):
         return too_many_fields(path, n_fields, options)
     shown = record if len(record) <= _SHOWN_CHARACTERS else f"{record[:_SHOWN_CHARACTERS]}…"
     return ExecutionError(

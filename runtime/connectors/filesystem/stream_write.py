@@ -58,7 +58,7 @@ from runtime.spec.sink import StreamSink, StreamWriter
 from runtime.spec.table import TableSpec
 
 # Minimum delay before held micro-batches are published again
-_LEAST_WAIT_S = 0.1
+_MIN_WAIT_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -306,7 +306,7 @@ class FileSink(StreamSink):
         if self._compaction is None or self._commit is None or not self._commit.held:
             return
         waited = time.time() - self._commit.held[0].since_s
-        wait_s = max(_LEAST_WAIT_S, self._compaction.wait_s - waited)
+        wait_s = max(_MIN_WAIT_S, self._compaction.wait_s - waited)
         self._timer = threading.Timer(wait_s, self._on_time)
         self._timer.daemon = True
         self._timer.start()

@@ -31,7 +31,7 @@ from pyspark.sql.types import (
 from runtime.connectors.columns import BROKEN_RECORD, declared_type
 from runtime.detection.dialect import Dialect
 from runtime.detection.lines import COMMENT, PATTERN, LineRules, line_rules
-from runtime.detection.places import BETWEEN, MOST_CHARACTERS, RECORD, VALUE, FileReading
+from runtime.detection.places import BETWEEN, MAX_CHARACTERS, RECORD, VALUE, FileReading
 from runtime.detection.times import ISO
 from runtime.frames.file_rows import file_metadata
 from runtime.names import quote_name
@@ -158,7 +158,7 @@ class TextReading:
             F.lit(f"{RECORD}{BETWEEN}{self._file_reading().text()}{BETWEEN}"),
             _file(dataframe),
             F.lit(BETWEEN),
-            F.left(F.col(BROKEN_RECORD), F.lit(MOST_CHARACTERS)),
+            F.left(F.col(BROKEN_RECORD), F.lit(MAX_CHARACTERS)),
             F.substring(F.coalesce(first.cast("string"), F.lit("")), 1, 0),
         )
         is_whole = F.col(BROKEN_RECORD).isNull()
@@ -191,7 +191,7 @@ class TextReading:
             F.lit(f"{VALUE}{BETWEEN}{reading.text()}{BETWEEN}"),
             _file(dataframe),
             F.lit(BETWEEN),
-            F.left(text, F.lit(MOST_CHARACTERS)),
+            F.left(text, F.lit(MAX_CHARACTERS)),
         )
         is_null = is_null | (F.trim(text) == F.lit(""))
         misfit = F.when(is_null, F.lit(None)).otherwise(F.raise_error(message))

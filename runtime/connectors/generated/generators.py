@@ -43,7 +43,7 @@ _STRING_LENGTH = 8
 _ARRAY_LENGTH = 3
 # Longer strings are built by a function over an array, shorter ones by concat.
 _CHUNK = 16
-_MOST_CHUNKS = 64
+_MAX_CHUNKS = 64
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # wall-clock arithmetic
 _DAY_US = 86_400_000_000
 
@@ -345,7 +345,7 @@ def _hexadecimal(field: Field, rows: GeneratedRows, digits: int = 1) -> str:
     most = int(field.get("length") or _STRING_LENGTH)
     length = f"{digits} * ({_length(field, rows, most)})"
     n_chunks = -(-digits * most // _CHUNK)
-    if n_chunks <= _MOST_CHUNKS:
+    if n_chunks <= _MAX_CHUNKS:
         chunks = [_chunk(field.random(rows, f"chunk{number}")) for number in range(n_chunks)]
         return f"substr(concat({', '.join(chunks)}), 1, {length})"
     one_chunk = _chunk(f"xxhash64({field.random(rows)}, chunk)")

@@ -25,7 +25,7 @@ from runtime.spec.table import TableSpec
 
 FORMAT = "sqlwin_row_numbers"
 # Maximum seconds' worth of rows in a micro-batch, so that a slow query is not overrun.
-MOST_SECONDS = 10
+MAX_SECONDS = 10
 _BATCH_ROWS = 10_000
 _SCHEMA = pa.schema([("id", pa.int64()), ("at_us", pa.int64())])
 
@@ -56,7 +56,7 @@ class Pace:
             rows = start + self.per_batch
         else:
             rows = first + self.per_second * elapsed_us // 1_000_000
-            rows = min(rows, start + MOST_SECONDS * self.per_second)
+            rows = min(rows, start + MAX_SECONDS * self.per_second)
         return max(start, rows if self.n_rows is None else min(rows, self.n_rows))
 
 
@@ -88,7 +88,7 @@ class _NumberReader(DataSourceStreamReader):
         rows = self._pace.due(first, start["rows"], now - since)
         if rows == start["rows"]:
             return start
-        if self._pace.per_second and rows == start["rows"] + MOST_SECONDS * self._pace.per_second:
+        if self._pace.per_second and rows == start["rows"] + MAX_SECONDS * self._pace.per_second:
             self._clock = rows, now
         return {"rows": rows, "us": now}
 

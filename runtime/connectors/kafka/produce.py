@@ -15,7 +15,7 @@ from runtime.outages import Retries
 
 # Seconds that one call waits for deliveries, or for room in the queue
 _ONE_CALL = 1.0
-_LEAST_SECONDS = 5.0
+_MIN_SECONDS = 5.0
 # Seconds that a broker may take to auto-create a topic
 TOPIC_SECONDS = 3.0
 # Errors after another producer with the same `transactional.id` has started
@@ -27,7 +27,7 @@ def delivery_timeout(retries: Retries | None) -> dict[str, str]:
     """Return the property for how long a stream retries to deliver a message."""
     if retries is None:
         return {}
-    return {"delivery.timeout.ms": str(round(max(_LEAST_SECONDS, retries.seconds) * 1_000))}
+    return {"delivery.timeout.ms": str(round(max(_MIN_SECONDS, retries.seconds) * 1_000))}
 
 
 def send(

@@ -79,7 +79,7 @@ _READABLE = {
     "timestamp with time zone": "timestamp",
 }
 # Digits of Spark's widest decimal
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 # SQL of a bound, by the type of the key; bounds are whole numbers
 _BOUNDS = {
     "integer": "{}",
@@ -150,7 +150,7 @@ def readable_type(type_: str) -> str:
     if type_ == base:
         return "decimal(38,18)"
     precision, scale = map(int, type_[len("numeric(") : -1].split(","))
-    is_decimal = 0 <= scale <= precision <= _MOST_DIGITS
+    is_decimal = 0 <= scale <= precision <= _MAX_DIGITS
     return f"decimal({precision},{scale})" if is_decimal else "string"
 
 

@@ -13,7 +13,7 @@ from runtime.outages import Outage, Retries
 from runtime.spec.table import TableSpec
 
 # Seconds before the first retry. Each retry waits twice as long as the one before, up to the most.
-_FIRST_WAIT_S, _MOST_WAIT_S = 0.5, 8.0
+_FIRST_WAIT_S, _MAX_WAIT_S = 0.5, 8.0
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class AwayLimit:
         def wait(error: DatabaseAwayError) -> None:
             nonlocal attempt
             seconds = outage.goes_on(error.message)
-            wait_s = min(_MOST_WAIT_S, _FIRST_WAIT_S * 2**attempt)
+            wait_s = min(_MAX_WAIT_S, _FIRST_WAIT_S * 2**attempt)
             if self.max_retries is not None:
                 if attempt >= self.max_retries:
                     raise error

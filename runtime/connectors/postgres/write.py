@@ -54,7 +54,7 @@ BATCHES = "sqlwin_batches"
 # Temporary table of new rows, and the table of keys to delete
 _ROWS, _DELETED = '"pg_temp"."sqlwin_rows"', '"pg_temp"."sqlwin_deleted"'
 # Maximum bytes of a micro-batch's rows that are kept for another attempt until it is committed
-_MOST_KEPT = 256 << 20
+_MAX_KEPT = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -406,7 +406,7 @@ def batches_table(name: TableName) -> str:
 
 
 class _KeptRows:
-    """Rows of a micro-batch, kept for another attempt if they are at most _MOST_KEPT bytes."""
+    """Rows of a micro-batch, kept for another attempt if they are at most _MAX_KEPT bytes."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._source = iter(batches)
@@ -421,7 +421,7 @@ class _KeptRows:
 
     def fill(self) -> None:
         """Compute rows up to the limit."""
-        while self._n_bytes <= _MOST_KEPT:
+        while self._n_bytes <= _MAX_KEPT:
             rows = next(self._source, None)
             if rows is None:
                 return

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FireRule:
-    """When windows are emitted apart from the moment the watermark passes their end.
+    """Emissions of a window in addition to the one when the watermark passes its end.
 
     Attributes:
         delay_us: Interval in processing time at which windows with new rows are emitted. 0 means

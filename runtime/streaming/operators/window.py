@@ -82,8 +82,8 @@ class WindowOperator(KeyGroupOperator):
         metadata, thresholds = self._metadata_before(WindowMetadata), spec.common.thresholds
         slices = None if metadata is None else metadata.slices
         self._slices = open_slices(spec.shared, store, slices, spec.generation, thresholds)
-        # Not computed from the watermark: closed slices are gone, also if the allowed lateness has
-        # been raised since.
+        # Not computed from the watermark: closed slices are deleted, even if the allowed lateness
+        # has been raised since.
         self._closed_us = None if self._before is None else self._before.closed_us
         self._updates = None
         if spec.updates is not None:

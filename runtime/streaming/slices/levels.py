@@ -41,7 +41,7 @@ from runtime.streaming.state.metadata import Level, Slab
 _NO_ENDS: Int64Array = np.zeros(0, np.int64)
 
 # Sets of readers are bits of an int64
-MOST_READERS = 62
+MAX_READERS = 62
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from runtime.streaming.state.ranges import Range
 class RunningSlices:
     """`SliceStore` with running aggregates for HOP and totals for CUMULATE.
 
-    A reader without spans is read like in `PlainSlices`.
+    Windows of a reader without spans are merged from slices, as in `PlainSlices`.
 
     Args:
         spec: Window aggregations and their partials.

@@ -21,8 +21,8 @@ from runtime.streaming.state.codec import decode_metadata
 from runtime.streaming.state.metadata import BucketMetadata, GroupMetadata
 
 # A 32-bit hash is distributed over key groups and sub-buckets
-_MOST_IN_ALL = 1 << 30
-_MOST_IN_A_GROUP = 1 << 10
+_MAX_IN_ALL = 1 << 30
+_MAX_IN_A_GROUP = 1 << 10
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Place:
             most_bytes: Bytes that one of them had in memory.
             limit_bytes: Limit.
         """
-        room = min(_MOST_IN_A_GROUP, _MOST_IN_ALL // self.n_groups)
+        room = min(_MAX_IN_A_GROUP, _MAX_IN_ALL // self.n_groups)
         while self.by and most_bytes > limit_bytes and 2 * n_buckets <= room:
             n_buckets, most_bytes = 2 * n_buckets, most_bytes // 2
         return n_buckets

@@ -16,7 +16,7 @@ from runtime.streaming.general.operator import OperatorState
 from runtime.streaming.state.metadata import CellMetadata
 
 # A 32-bit hash is distributed over the positions of all key groups
-_MOST_POSITIONS = 1 << 30
+_MAX_POSITIONS = 1 << 30
 
 
 @dataclass(frozen=True, order=True)
@@ -52,7 +52,7 @@ def n_positions(n_groups: int) -> int:
 
     Splitting every key group in two does not change it.
     """
-    return n_groups << (_MOST_POSITIONS // n_groups).bit_length() - 1
+    return n_groups << (_MAX_POSITIONS // n_groups).bit_length() - 1
 
 
 class Cells:

@@ -16,11 +16,11 @@ from sqlwin.display.formats import first_rows
 from sqlwin.display.notation import display_texts, is_number
 
 # More lines, bars and charts are hard to distinguish
-MOST_LINES = 8
-MOST_BARS = 30
-MOST_CHARTS = 4
+MAX_LINES = 8
+MAX_BARS = 30
+MAX_CHARTS = 4
 # Maximum rows in a chart, which has no room for more points
-MOST_ROWS = 200_000
+MAX_ROWS = 200_000
 
 _TIME_NAMES = ("window_end", "window_start", "window_time")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -71,7 +71,7 @@ class Charts:
     """The charts of a result.
 
     Attributes:
-        charts: One chart per numeric column, at most `MOST_CHARTS`.
+        charts: One chart per numeric column, at most `MAX_CHARTS`.
         n_rows: Number of rows drawn.
         notes: Notes on columns and rows that are not drawn.
     """
@@ -90,16 +90,16 @@ def charts_of(columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Char
 
     Args:
         columns: Names of the columns.
-        batches: Rows of the result. At most `MOST_ROWS` of them are drawn.
+        batches: Rows of the result. At most `MAX_ROWS` of them are drawn.
 
     Raises:
         AnalysisError: The result has no numeric column.
     """
-    rows = first_rows(batches, MOST_ROWS)
+    rows = first_rows(batches, MAX_ROWS)
     if rows is None or not rows.num_rows:
         return Charts((), 0, ("no rows to draw",))
     # names may repeat, so use positions
-    table = rows.slice(0, MOST_ROWS).rename_columns(list(columns))
+    table = rows.slice(0, MAX_ROWS).rename_columns(list(columns))
     time = _time_column(table)
     numbers = [i for i, field in enumerate(table.schema) if is_number(field.type)]
     if not numbers:
@@ -113,17 +113,17 @@ def charts_of(columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Char
     times = None if time is None else _seconds(table.column(time))
     distinct = set() if times is None else {t for t in times if t is not None}
     charts: list[LineChart | BarChart] = []
-    for i in numbers[:MOST_CHARTS]:
+    for i in numbers[:MAX_CHARTS]:
         values = [_point(v) for v in table.column(i).to_pylist()]
         if times is not None and len(distinct) > 1:
             charts.append(_line_chart(columns[i], times, values, keys))
         else:
             charts.append(_bar_chart(columns[i], values, keys))
     notes = []
-    if left_out := [columns[i] for i in numbers[MOST_CHARTS:]]:
+    if left_out := [columns[i] for i in numbers[MAX_CHARTS:]]:
         notes.append(f"not drawn: {', '.join(left_out)}")
-    if rows.num_rows > MOST_ROWS:
-        notes.append(f"only the first {MOST_ROWS:,} rows are drawn")
+    if rows.num_rows > MAX_ROWS:
+        notes.append(f"only the first {MAX_ROWS:,} rows are drawn")
     return Charts(tuple(charts), int(table.num_rows), tuple(notes))
 
 
@@ -137,7 +137,7 @@ def _line_chart(
     for t, value, key in zip(times, values, keys, strict=True):
         if t is not None and value is not None:
             lines.setdefault(key, []).append((t, value))
-    largest = sorted(lines, key=lambda key: -sum(abs(v) for _, v in lines[key]))[:MOST_LINES]
+    largest = sorted(lines, key=lambda key: -sum(abs(v) for _, v in lines[key]))[:MAX_LINES]
     drawn = {key: sorted(lines[key]) for key in sorted(largest)}
     return LineChart(title, drawn, _note(len(lines) - len(largest), "more keys"))
 
@@ -147,7 +147,7 @@ def _bar_chart(title: str, values: Sequence[float | None], keys: Sequence[str]) 
     for value, key in zip(values, keys, strict=True):
         if value is not None:
             totals[key] = totals.get(key, 0.0) + value
-    largest = sorted(totals, key=lambda key: -abs(totals[key]))[:MOST_BARS]
+    largest = sorted(totals, key=lambda key: -abs(totals[key]))[:MAX_BARS]
     return BarChart(
         title,
         {key: totals[key] for key in largest},

@@ -22,7 +22,7 @@ _COLORS = (
     "#3b82d0", "#e08214", "#2a9d6f", "#d1495b", "#9467bd", "#00a3b4", "#8c8c8c", "#b8960b",
 )  # fmt: skip
 # Maximum points that show their value on hover
-_MOST_MARKS = 600
+_MAX_MARKS = 600
 
 
 def svg_charts(columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> str:
@@ -57,7 +57,7 @@ def _line_drawing(chart: LineChart) -> str:
     for place, text in zip(*time_ticks(min(times), max(times), 6), strict=True):
         anchor = "end" if x(place) > _WIDTH - right - 40 else "middle"
         parts.append(_text(x(place), _HEIGHT - 6, text, anchor))
-    has_marks = len(times) <= _MOST_MARKS
+    has_marks = len(times) <= _MAX_MARKS
     for color, (key, line) in zip(_COLORS, chart.lines.items(), strict=False):
         points = " ".join(f"{x(t):.1f},{y(v):.1f}" for t, v in line)
         parts.append(

@@ -185,7 +185,7 @@ const clock = (() => {
 
 /* Draws the windows of one window function over its slices. */
 function timeline(host, use) {
-  const LANE = 11, GAP = 3, SLICES = 18, AXIS = 22, MOST_LANES = 26, MOST_SLICES = 56;
+  const LANE = 11, GAP = 3, SLICES = 18, AXIS = 22, MAX_LANES = 26, MAX_SLICES = 56;
   // about as wide as a digit of the axis
   const LETTER = 6.4;
   const START = Date.UTC(2024, 0, 1) * 1000;
@@ -202,7 +202,7 @@ function timeline(host, use) {
     [from, to, grain] = [START, START + 12 * gap, gap / 20];
     [low, high] = [from, to - gap];
   } else {
-    const isZoomed = grid.longest / grid.width > MOST_SLICES / 2;
+    const isZoomed = grid.longest / grid.width > MAX_SLICES / 2;
     grain = grid.width / 20;
     const base = grid.windowsOf(START + grid.longest * 3)[0] || grid.sliceOf(START);
     if (isZoomed) {
@@ -296,10 +296,10 @@ function timeline(host, use) {
     // each a step lower than the one before: in the lane of one that has ended, the steps would
     // begin again at the top
     const bars = isStaircase ? all.map((each, lane) => ({ window: each, lane })) : lanes(all);
-    if (Math.max(0, ...bars.map((b) => b.lane)) < MOST_LANES) return { bars, more: 0 };
+    if (Math.max(0, ...bars.map((b) => b.lane)) < MAX_LANES) return { bars, more: 0 };
     // too many to draw: those of the chosen row, the oldest and the newest
     const own = grid.windowsOf(chosen);
-    const half = MOST_LANES / 2;
+    const half = MAX_LANES / 2;
     const shown = own.length <= 2 * half ? own : [...own.slice(0, half), ...own.slice(-half)];
     const after = own.length > 2 * half ? half : shown.length;
     const found = shown.map((each, i) => ({ window: each, lane: i < after ? i : i + 1.4 }));

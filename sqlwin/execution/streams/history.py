@@ -32,7 +32,7 @@ from runtime.streaming.status import (
 
 _POLL_SECONDS = 0.5
 # Points in charts: half an hour of a stream with one micro-batch per second
-_MOST_POINTS = 1_800
+_MAX_POINTS = 1_800
 # Spark's names of a micro-batch's phases, and readable names
 PHASES = {
     "addBatch": "computing",
@@ -116,7 +116,7 @@ class History:
         self._run = run
         self._tally = tally
         self._lock = threading.Lock()
-        self._points: deque[BatchPoint] = deque(maxlen=_MOST_POINTS)
+        self._points: deque[BatchPoint] = deque(maxlen=_MAX_POINTS)
         self._totals = Totals()
         self._status = StreamStatus()
         self._sources: tuple[SourceReport, ...] = ()

@@ -11,7 +11,7 @@ from runtime.files import is_local_path
 from runtime.scan.paths import data_files
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_MOST_ALTERNATIVES = 1000
+_MAX_ALTERNATIVES = 1000
 # `..`, escapes, and %2e%2e, which some file systems decode
 _UNCLEAR = re.compile(r"(^|/)\.\.(/|$)|[\\%]")
 _WILDCARD = re.compile(r"[*?\[]")
@@ -77,7 +77,7 @@ def _alternatives(path: str) -> Iterator[str]:
         ValueError: There are too many, or the braces do not match.
     """
     pending = [path]
-    for _ in range(_MOST_ALTERNATIVES):
+    for _ in range(_MAX_ALTERNATIVES):
         if not pending:
             return
         each = pending.pop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.connectors.generated.row_numbers import MOST_SECONDS, Pace, RowNumbers
+from runtime.connectors.generated.row_numbers import MAX_SECONDS, Pace, RowNumbers
 
 SECOND = 1_000_000
 
@@ -17,7 +17,7 @@ def test_unbounded_rows_arrive_at_their_rate() -> None:
 
 def test_a_slow_reader_gets_at_most_some_seconds_of_rows() -> None:
     pace = Pace(per_second=100, per_batch=7, n_rows=None)
-    assert pace.due(0, 20, 3_600 * SECOND) == 20 + MOST_SECONDS * 100
+    assert pace.due(0, 20, 3_600 * SECOND) == 20 + MAX_SECONDS * 100
 
 
 def test_bounded_rows_arrive_by_micro_batch() -> None:

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from runtime.errors import AnalysisError
-from sqlwin.display.charts.data import MOST_BARS, MOST_LINES, number_ticks, time_ticks
+from sqlwin.display.charts.data import MAX_BARS, MAX_LINES, number_ticks, time_ticks
 from sqlwin.display.charts.svg import svg_charts
 from sqlwin.display.charts.text import write_chart
 
@@ -84,12 +84,12 @@ def test_null_and_nan_leave_no_point():
 
 
 def test_more_keys_than_can_be_distinguished_are_counted():
-    keys: list[str | None] = [f"key{i:02}" for i in range(MOST_LINES + 3)]
+    keys: list[str | None] = [f"key{i:02}" for i in range(MAX_LINES + 3)]
     text = draw(windows(5, keys))
     assert "and 3 more keys with smaller values" in text
     assert "key00" not in text
     assert str(keys[-1]) in text
-    many = [f"k{i}" for i in range(MOST_BARS + 2)]
+    many = [f"k{i}" for i in range(MAX_BARS + 2)]
     text = draw({"k": pa.array(many), "x": pa.array(range(len(many)), pa.int64())})
     assert "and 2 more with smaller values" in text
 

@@ -25,7 +25,7 @@ from tests.unstarted import unstarted_spark
 N_ROWS = 1_000_000
 QUERY = "SELECT n, text FROM big"
 # Rows that fit into the buffers of the sockets are sent before the client reads them
-MOST_SENT = N_ROWS // 2
+MAX_SENT = N_ROWS // 2
 
 
 class WatchedRows(FetchedRows):
@@ -89,10 +89,10 @@ def test_the_server_holds_a_part_of_a_large_result_and_frees_it_when_the_client_
         (rows,) = watched
         # the server answers other clients although this one does not read
         assert other.execute("SELECT 1").fetchone() == (1,)
-        assert 0 < rows.n_returned < MOST_SENT
+        assert 0 < rows.n_returned < MAX_SENT
         client.close()
         wait_until(lambda: rows.is_closed)
-        assert rows.n_returned < MOST_SENT
+        assert rows.n_returned < MAX_SENT
         assert next(rows._batches, None) is None
 
 

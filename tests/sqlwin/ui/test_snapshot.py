@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from runtime.errors import ExecutionError
 from runtime.frames.reports import report_of
-from runtime.sinks.latest_rows import MOST_ROWS, LatestRows
+from runtime.sinks.latest_rows import MAX_ROWS, LatestRows
 from runtime.spark.status import stage_progress
 from sqlwin.execution.activity import Activity, StatementState
 from sqlwin.ui.model import to_json
@@ -137,7 +137,7 @@ def test_the_rows_of_the_latest_windows_stand_first() -> None:
     assert [int(row.minute) for row in rows["window_end"].to_pylist()] == [6, 6, 4, 4, 2, 2, 1, 1]
     latest.take("t", rows_of_windows(100, 300))
     (rows,) = latest.tables().values()
-    assert rows.num_rows == MOST_ROWS
+    assert rows.num_rows == MAX_ROWS
     assert rows["n"][0].as_py() == 10 * 399
 
 

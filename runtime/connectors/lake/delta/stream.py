@@ -41,7 +41,7 @@ from runtime.spec.table import TableSpec
 
 FORMAT = "sqlwin_delta_versions"
 # Maximum number of versions in one micro-batch of a stream that is far behind
-_MOST_VERSIONS = 1000
+_MAX_VERSIONS = 1000
 _COMMIT = re.compile(r"(\d{20})\.json")
 
 
@@ -70,7 +70,7 @@ class _DeltaReader(VersionReader):
         if self._until is not None:
             newest = min(newest, max(self._until, start["version"]))
         if start["version"] >= 0:
-            newest = min(newest, start["version"] + _MOST_VERSIONS)
+            newest = min(newest, start["version"] + _MAX_VERSIONS)
         return {"version": max(newest, start["version"])}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:

@@ -23,12 +23,12 @@ from planner.nodes.physical import SharedExchange
 from planner.optimizer import Options, Trace
 from planner.rules.share_window_slices import share_window_slices
 from planner.sql.build import column
-from planner.streams.sharing import MOST_READERS
+from planner.streams.sharing import MAX_READERS
 from runtime.spec.steps import BatchWindowsStep, SqlStep
 from runtime.spec.stream import LATE_ROW
 from runtime.spec.table import Column, Watermark
 from runtime.spec.windows import Cumulate, Hop, SessionWindow, Tumble
-from runtime.streaming.slices.levels import MOST_READERS as MOST_IN_STATE
+from runtime.streaming.slices.levels import MAX_READERS as MAX_IN_STATE
 from tests.planner.catalog import Catalog
 from tests.planner.rules.test_share_window_slices import (
     COLUMNS,
@@ -205,10 +205,10 @@ def test_shared_slices_of_streams_may_not_be_much_finer():
 
 
 def test_no_more_windows_share_a_stream_than_it_can_tell_apart():
-    assert MOST_READERS == MOST_IN_STATE
-    plans = [window_aggregate(Tumble(MINUTE)) for _ in range(MOST_READERS + 3)]
+    assert MAX_READERS == MAX_IN_STATE
+    plans = [window_aggregate(Tumble(MINUTE)) for _ in range(MAX_READERS + 3)]
     groups = shared_stream_groups(share(*plans)[0], CATALOG)
-    assert sorted(map(len, groups)) == [3, MOST_READERS]
+    assert sorted(map(len, groups)) == [3, MAX_READERS]
 
 
 def test_each_insert_computes_its_rows_of_the_windows_of_a_micro_batch():
