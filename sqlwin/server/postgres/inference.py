@@ -304,7 +304,11 @@ class Types:
                     if cte.alias.lower() == table.name.lower() and cte is not table.find_ancestor(
                         exp.CTE
                     ):
+                        if id(cte) in self._open:  # a column of the CTE asks for its own type
+                            return {}
+                        self._open.add(id(cte))
                         columns = self._query(cte.this)
+                        self._open.discard(id(cte))
                         names = [each.name.lower() for each in cte.args["alias"].columns]
                         return dict(zip(names, columns.values(), strict=False)) or columns
                 scope = scope.parent
