@@ -206,8 +206,9 @@ def _cast_to_sql_types(table: pa.Table, name: str) -> pa.Table:
 
 def _is_about_values(error: Exception) -> bool:
     """Return whether a conversion failed because of a value, and not because of the type."""
+    # This subclass means that Arrow lacks the conversion, so it is about the type
     if isinstance(error, pa.ArrowNotImplementedError):
-        return False  # Arrow lacks the conversion for every value of the type
+        return False
     return isinstance(error, pa.ArrowException | OverflowError)
 
 

@@ -24,7 +24,7 @@ MESSAGE_FORMATS = ("json", "csv", "raw", "avro", "avro-confluent")
 CHANGELOG_FORMATS = (
     *("canal-json", "debezium-avro-confluent", "debezium-json", "maxwell-json", "ogg-json"),
 )
-# What to do with messages of Debezium
+# Hints for messages of Debezium
 CHANGES_AS_ROWS = (
     "read each change as a row: 'format' = 'json' with columns such as op STRING, "
     "`after` ROW<id INT, price DOUBLE>; a topic of new rows by key is an 'upsert-kafka' table"

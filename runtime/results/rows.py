@@ -17,11 +17,11 @@ from runtime.spark.session import is_local_mode
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-DEFAULT_MOST_BYTES = 64 << 20
+DEFAULT_MAX_BYTES = 64 << 20
 
 
 def result_batches(
-    rows: BatchRows, most_bytes: int = DEFAULT_MOST_BYTES
+    rows: BatchRows, most_bytes: int = DEFAULT_MAX_BYTES
 ) -> Generator[pa.RecordBatch, None, None]:
     """Compute the rows of a batch query and yield them as Arrow batches, in their order.
 

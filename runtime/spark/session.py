@@ -46,7 +46,7 @@ _NEEDED_AT_START = re.compile(
 )
 # Setting with the PYTHONPATH of the JVM, which its workers inherit
 PYTHON_PATH = "spark.sqlwin.pythonPath"
-# Setting of a Spark whose jobs are those of several users
+# Setting of a Spark that several users share
 IS_SHARED = "spark.sqlwin.isShared"
 # Settings that sqlwin chooses for a Spark of its own
 _OF_A_PROGRAM = frozenset(

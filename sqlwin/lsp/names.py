@@ -106,7 +106,7 @@ def _name_of(node: object) -> tuple[str, ...]:
 
 
 def _identifiers(statement: CheckedStatement) -> Iterator[tuple[Token, bool]]:
-    """Yield the names in the trees of a statement, and whether each is one of a table or view."""
+    """Yield the names in the trees of a statement, and whether each names a table or view."""
     tokens = {(token.line, token.col): token for token in statement.part.tokens}
     for tree in _parts(statement.parsed):
         if not isinstance(tree, exp.Expr):

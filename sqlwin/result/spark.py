@@ -42,7 +42,7 @@ from runtime.frames.arrow_tables import (
     name_fields_apart,
     session_zone,
 )
-from runtime.results.rows import DEFAULT_MOST_BYTES, result_batches
+from runtime.results.rows import DEFAULT_MAX_BYTES, result_batches
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
 from runtime.spec.table import Column
@@ -50,7 +50,7 @@ from sqlwin.result.rows import RunRecord, compute
 
 # Types that Spark does not convert to Arrow, so they are shown as text
 _NO_ARROW = (CalendarIntervalType, NullType, VariantType, YearMonthIntervalType)
-# Types whose Python values are those of Arrow
+# Types with the same Python values in Spark and in Arrow
 _PLAIN = (StringType, BooleanType, ByteType, ShortType, IntegerType, LongType)
 # Results of at most this many rows are fetched by Spark directly, which saves a Python stage
 _AT_ONCE = 100_000
@@ -73,7 +73,7 @@ class SparkRows:
     frame: DataFrame
     time_zone: str = ""
     run: RunRecord | None = None
-    most_bytes: int = DEFAULT_MOST_BYTES
+    most_bytes: int = DEFAULT_MAX_BYTES
     arrow: ArrowRows | None = None
     planned: tuple[Column, ...] | None = None
 
@@ -121,9 +121,9 @@ class SparkRows:
 
 
 def present_rows(frame: DataFrame) -> pa.Table | None:
-    """Return rows that Spark has already, such as those of SHOW. None if a job computes them.
+    """Return rows that are already on the driver, such as the rows of SHOW. None for others.
 
-    As Arrow they would be computed by a job, which waits for the jobs of other statements.
+    `toArrow` would start a job, which waits for the jobs of other statements.
     """
     types = [field.dataType for field in frame.schema]
     if not all(isinstance(type_, _PLAIN) for type_ in types) or is_remote(frame.sparkSession):

@@ -407,8 +407,8 @@ class ClientPortal(pg_mimic.Portal):  # type: ignore[misc]
     async def execute(self, max_rows: int) -> tuple[list[tuple[object, ...]], bool]:
         """Return the next rows, at most `max_rows` if it is positive, and whether more may follow.
 
-        The first call runs the statement. A statement without rows runs completely, whatever the
-        limit.
+        The first call runs the statement. The limit does not apply to a statement without
+        rows.
 
         Raises:
             PgError: The statement has no rows and has run, or it fails.

@@ -140,7 +140,7 @@ class ClientConnection(Connection):  # type: ignore[misc]
             self._loop.call_soon_threadsafe(self.stream.write, message)
 
     def close_portal(self, name: str) -> None:
-        """Close a portal, if there is one of this name."""
+        """Close the portal of a name, if it exists."""
         entry = self.portals.pop(name, None)
         if entry is not None:
             _close_portal(entry)

@@ -36,10 +36,10 @@ def combined(
 ) -> Iterator[tuple[SqlScript, ParameterSet]]:
     """Yield statements with values that have the effect of a statement run once per set of values.
 
-    `INSERT INTO t VALUES (...)` with one row becomes an INSERT with the rows of many sets. All rows
-    of VALUES have the types of its columns, so sets whose values would change in the type that
-    they have in common remain apart. So do the rows of a table with a primary key, where a later
-    row replaces an earlier one. Any other statement is yielded once per set.
+    `INSERT INTO t VALUES (...)` with one row becomes an INSERT with the rows of many sets. A column
+    of VALUES has one type, so a set whose values would change in that type starts another INSERT.
+    Each row of a table with a primary key has an INSERT of its own, because a later row replaces an
+    earlier one. Any other statement is yielded once per set.
 
     Args:
         script: One statement.
@@ -78,7 +78,7 @@ class _Row:
         part: The INSERT.
         start: Start of the row in its text.
         number_types: For each parameter, the type of its column if it takes every number: an INSERT
-            casts a number to it, whatever the number's own type is.
+            casts a number of any type to it.
     """
 
     part: StatementText

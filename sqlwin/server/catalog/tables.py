@@ -217,7 +217,7 @@ def _add_client(rows: Rows, client: ClientFacts) -> None:
 
 
 def changing_rows(client: ClientFacts) -> Rows:
-    """Return the rows of the catalogs that a client changes by itself."""
+    """Return the rows of catalogs that describe the connection: settings and cursors."""
     settings: list[Row] = [
         {"name": name, "setting": value, "category": "Preset Options", "context": "internal",
          "vartype": "string", "source": "default", "boot_val": value, "reset_val": value,

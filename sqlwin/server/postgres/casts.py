@@ -74,7 +74,7 @@ def _cast_value(writer: ClientWriter, node: exp.Cast, name: TypeName) -> str | N
 def _to_integer(
     writer: ClientWriter, value: exp.Expr, text: str, target: str, source: str | None
 ) -> str | None:
-    """Round a fraction, as PostgreSQL does. None if there is none."""
+    """Round a fraction as PostgreSQL does. None without a fraction."""
     if source in (*INTEGERS, "string", UNKNOWN, "boolean"):
         return None
     kind = writer.type_of(value, "the cast to a whole number")

@@ -306,7 +306,7 @@ def _string_agg(writer: ClientWriter, node: exp.Anonymous, arguments: _Arguments
         order = f" WITHIN GROUP (ORDER BY {', '.join(map(writer.sql, last.expressions))})"
         last = last.this
     if isinstance(last, exp.Distinct):
-        # PostgreSQL sorts the values to tell them apart
+        # PostgreSQL sorts the values to find equal ones
         order = order or f" WITHIN GROUP (ORDER BY {writer.sql(last.expressions[0])})"
         return f"LISTAGG(DISTINCT {', '.join(map(writer.sql, last.expressions))}){order}"
     return f"LISTAGG({', '.join(map(writer.sql, [*values, last]))}){order}"

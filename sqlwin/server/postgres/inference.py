@@ -85,6 +85,7 @@ class Types:
     def of(self, node: exp.Expr | None) -> str | None:
         """Return the type of an expression: Spark's name, or UNKNOWN for a string without one."""
         if id(node) not in self._known:
+            self._known[id(node)] = None  # meanwhile, for expressions that depend on themselves
             self._known[id(node)] = self._of(node)
         return self._known[id(node)]
 
@@ -242,7 +243,7 @@ class Types:
         return None
 
     def sources(self, select: exp.Select) -> Iterator[tuple[str, dict[str, str]]]:
-        """Yield the aliases of what a SELECT reads, with the columns whose types are known."""
+        """Yield the alias of each source of a SELECT, with its columns of known types."""
         from_ = select.args.get("from_")
         joins = select.args.get("joins") or ()
         for item in [from_, *joins]:
@@ -304,11 +305,7 @@ class Types:
                     if cte.alias.lower() == table.name.lower() and cte is not table.find_ancestor(
                         exp.CTE
                     ):
-                        if id(cte) in self._open:  # a column of the CTE asks for its own type
-                            return {}
-                        self._open.add(id(cte))
                         columns = self._query(cte.this)
-                        self._open.discard(id(cte))
                         names = [each.name.lower() for each in cte.args["alias"].columns]
                         return dict(zip(names, columns.values(), strict=False)) or columns
                 scope = scope.parent

@@ -68,8 +68,8 @@ def column_names(query: exp.Expr) -> ColumnNames:
 def add_aliases(query: exp.Expr) -> None:
     """Name the columns of subqueries, which the outer query may use by PostgreSQL's names.
 
-    Also those of the query itself, because sqlwin's own names of columns may need Spark. There the
-    client gets the names of `column_names`, so that equal ones may be told apart here.
+    The columns of the outer query get names as well, because sqlwin may need Spark for its own.
+    These are unique; the client gets the names of `column_names`, which may repeat.
     """
     for select in list(query.find_all(exp.Select)):
         parent = select.parent

@@ -47,7 +47,7 @@ _COMPUTED = {
     "FMHH": "DATE_FORMAT({}, 'h')",
 }
 _ANY_CASE = frozenset("YYYY YY MM DDD DD HH24 HH12 HH MI SS MS US D ID Q WW W IW IYYY".split())
-# What PostgreSQL reads as a word, whether translated or not
+# Template patterns of PostgreSQL, translated or not
 _WORDS = re.compile(
     r"FMMONTH|FMDAY|FM(?:MM|DD|HH24|HH12|HH)|HH24|HH12|SSSSS|SSSS|IYYY|IYY|IDDD|YYYY|Y,YYY|YYY"
     r"|MONTH|DAY|DDD|TZH|TZM|TZ|A\.M\.|P\.M\.|B\.C\.|A\.D\.|FF[1-6]|MON|FM|FX|TM|TH|SP|AM|PM|BC|AD"

@@ -1,4 +1,4 @@
-"""The table of what is translated: for each kind of node, the rule that writes it."""
+"""Translation rules by kind of node."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from planner.sql.depth import TooDeepError, deep_trees
 from runtime.errors import SqlSyntaxError
 from sqlwin.parser.base import depths
 from sqlwin.server.postgres.errors import UntranslatableError
@@ -66,7 +67,7 @@ class Translated:
         text: The statement, with the numbers of its parameters.
         oids: Types of the parameters, by number, as far as they are known.
         names: PostgreSQL's names of the columns of a query.
-        splices: What was replaced.
+        splices: Replacements of parts of the text.
         bound: The text before.
         offset: Start of that text in the client's text.
     """
@@ -110,6 +111,7 @@ def translate(
 
     Raises:
         SqlwinError: The text cannot be split into tokens.
+        TooDeepError: The statement is nested too deeply.
         UntranslatableError: A part has no counterpart.
     """
     client = read_text(sql)
@@ -123,10 +125,13 @@ def translate(
     places = (t.start for t in bound.tokens if t.token_type == TokenType.PLACEHOLDER)
     numbers = dict(zip(places, client.numbers, strict=True))
     try:
-        parsed = _parse(bound.text)
-        if parsed is None:
-            return untouched
-        names, splices = _changes(parsed, bound, numbers, columns_of, oids)
+        with deep_trees(sql):
+            parsed = _parse(bound.text)
+            if parsed is None:
+                return untouched
+            names, splices = _changes(parsed, bound, numbers, columns_of, oids)
+    except TooDeepError:
+        raise
     except (SqlSyntaxError, SparkSyntaxOnly):
         return untouched
     except UntranslatableError as error:

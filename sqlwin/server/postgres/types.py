@@ -87,7 +87,7 @@ class TypeName:
 
 
 def longest_name(words: list[str]) -> tuple[str, ...] | None:
-    """Return the longest name of a type at the start of some words, None if there is none.
+    """Return the longest name of a type at the start of a list of words, or None.
 
     Example:
         >>> longest_name(["timestamp", "with", "time", "zone", "from"])

@@ -43,7 +43,7 @@ class ClientWriter(SparkSqlGenerator):
         return str(super().sql(expression, key, comment))
 
     def changed(self, node: exp.Expr) -> str | None:
-        """Return what a rule writes for a node, None if it stays as it is."""
+        """Return the translation of a node, None if it needs none."""
         rule = self.rules.get(type(node))
         return None if rule is None else rule(self, node)
 

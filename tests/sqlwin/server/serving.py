@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from sqlwin.server.client import ServedSession
 from sqlwin.server.server import Address, serve
 
 PASSWORD = "secret '\\ word"
+# Debian's package libpostgresql-jdbc-java, which .ci/run installs
+_DRIVER = Path("/usr/share/java/postgresql.jar")
+
+
+def run_with_jdbc(program: str, port: int) -> str:
+    """Run a Java program of this folder with PostgreSQL's driver, and return its output.
+
+    Skips the test where the driver or a JDK, which compiles the program, is not installed.
+    """
+    if shutil.which("javac") is None or not _DRIVER.exists():
+        pytest.skip("the program needs a JDK and PostgreSQL's JDBC driver")
+    source = Path(__file__).parent / program
+    command = ["java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", str(_DRIVER), str(source)]
+    url = f"jdbc:postgresql://127.0.0.1:{port}/any"
+    done = subprocess.run(
+        [*command, url, "anyone", PASSWORD], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    return done.stdout
 
 
 @contextmanager

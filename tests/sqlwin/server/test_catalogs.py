@@ -20,7 +20,7 @@ import sqlalchemy
 import sqlwin
 from sqlwin.server.client import ServedSession
 from tests.sqlwin.dbapi.conftest import FLIGHTS
-from tests.sqlwin.server.serving import PASSWORD, serving
+from tests.sqlwin.server.serving import PASSWORD, run_with_jdbc, serving
 from tests.sqlwin.server.test_server import connect, psql
 from tests.unstarted import unstarted_spark
 
@@ -494,19 +494,9 @@ def test_new_tables_are_listed_at_once(tmp_path: Path) -> None:
 
 # -- JDBC ------------------------------------------------------------------------------------------
 
-JAR = "/usr/share/java/postgresql.jar"
-
 
 @pytest.mark.long
 def test_jdbc_s_metadata_lists_the_session(port: int, tmp_path: Path) -> None:
-    if shutil.which("javac") is None or not Path(JAR).exists():
-        pytest.skip("needs a JDK and libpostgresql-jdbc-java")
-    source = Path(__file__).parent / "Metadata.java"
-    command = ["java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", JAR, str(source)]
-    url = f"jdbc:postgresql://127.0.0.1:{port}/any"
-    done = subprocess.run(
-        [*command, url, "anyone", PASSWORD], capture_output=True, text=True, check=False
-    )
-    assert done.stderr == ""
+    output = run_with_jdbc("Metadata.java", port)
     expected = (Path(__file__).parent / "metadata.txt").read_text()
-    assert done.stdout == expected
+    assert output == expected

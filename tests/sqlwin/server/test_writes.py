@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.sqlwin.server.serving import PASSWORD, serving
+from tests.sqlwin.server.serving import run_with_jdbc, serving
 from tests.sqlwin.server.test_server import connect, served_session
-
-JAR = "/usr/share/java/postgresql.jar"
 
 
 @pytest.fixture
@@ -65,16 +61,8 @@ def test_a_statement_is_answered_with_its_kind(client: Any, statement: str, tag:
 
 @pytest.mark.long
 def test_jdbc_reports_update_counts(port: int, tmp_path: Path) -> None:
-    if shutil.which("javac") is None or not Path(JAR).exists():
-        pytest.skip("needs a JDK and libpostgresql-jdbc-java")
-    source = Path(__file__).parent / "Updates.java"
-    command = ["java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", JAR, str(source)]
-    url = f"jdbc:postgresql://127.0.0.1:{port}/any"
-    done = subprocess.run(
-        [*command, url, "anyone", PASSWORD], capture_output=True, text=True, check=False
-    )
-    assert done.stderr == ""
-    assert done.stdout.splitlines() == [
+    output = run_with_jdbc("Updates.java", port)
+    assert output.splitlines() == [
         "one 1",
         "two 2",
         "execute false 1",

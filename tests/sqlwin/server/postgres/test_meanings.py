@@ -1,4 +1,4 @@
-"""Statements over the server mean what they mean in PostgreSQL, which runs them, too."""
+"""Statements over the server have the rows that PostgreSQL returns for them."""
 
 from __future__ import annotations
 

@@ -79,6 +79,20 @@ def test_words_of_postgresql_mean_the_same(
         ("SELECT 1::money", "0A000", "no type money"),
         ("SELECT CAST('x' AS xml)", "0A000", "no type xml"),
         ("SELECT uuid() / 2", "0A000", "the type of `uuid()`, on which the division depends"),
+        # types that depend on themselves
+        (
+            "SELECT x AS y, y AS x FROM (SELECT uuid() AS z) s ORDER BY y / 2",
+            "0A000",
+            "the type of `y`, on which the division depends",
+        ),
+        (
+            "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 5) "
+            "SELECT n / 2 FROM r",
+            "0A000",
+            "the type of `n`, on which the division depends",
+        ),
+        ("SELECT " + " / ".join(["1"] * 3000), "42601", "the statement is nested too deeply"),
+        ("SELECT " + "(" * 600 + "1" + ")" * 600, "42601", "the statement is nested too deeply"),
         ("SELECT '1 month 2 days'::interval", "0A000", "has months and days"),
         ("SELECT 'soon'::interval", "22007", 'invalid input syntax for type interval: "soon"'),
         ("SELECT 'x'::uuid", "22P02", 'invalid input syntax for type uuid: "x"'),
