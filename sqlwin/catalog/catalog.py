@@ -164,14 +164,14 @@ class SessionCatalog:
             self._has_changed(normalise_name(name))
         return is_added
 
-    def change(self, name: Name, spec: TableSpec, new_name: Name) -> None:
-        """Replace a table by another one with the same rows, which may have another name.
+    def change(self, name: Name, spec: TableSpec, new_name: Name | None) -> None:
+        """Replace a table by another one with the same rows; None keeps its name.
 
         Raises:
             CatalogError: The new name is taken.
         """
         self.entries.change(name, spec, new_name)
-        key, new_key = normalise_name(name), normalise_name(new_name)
+        key, new_key = normalise_name(name), normalise_name(new_name or name)
         if new_key != key:
             self._views.drop(view_name(key))
             self._has_changed(key)

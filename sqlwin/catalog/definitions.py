@@ -124,7 +124,7 @@ class Definitions:
         new_name = statement.new_name
         if new_name is not None:
             changed = replace(changed, name=".".join(new_name))
-        self._catalog.change(statement.name, changed, new_name or statement.name)
+        self._catalog.change(statement.name, changed, new_name)
         return _ADDED, idle_notes(changed)
 
     def _with_options(self, spec: TableSpec, statement: AlterTable) -> TableSpec:

@@ -256,17 +256,16 @@ class Entries:
         self._put(name, entry, storage)
         return True
 
-    def change(self, name: Name, spec: TableSpec, new_name: Name) -> None:
-        """Replace a table by another one with the same rows, which may have another name.
+    def change(self, name: Name, spec: TableSpec, new_name: Name | None) -> None:
+        """Replace a table by another one with the same rows; None keeps its name.
 
         Raises:
             CatalogError: The new name is taken.
         """
-        is_renamed = normalise_name(name) != normalise_name(new_name)
-        if is_renamed and self.get(new_name) is not None:
+        if new_name is not None and self.get(new_name) is not None:
             raise _taken(new_name, "DROP it first")
-        self._put(new_name, spec, self._storages.get(normalise_name(name)))
-        if is_renamed:
+        self._put(new_name or name, spec, self._storages.get(normalise_name(name)))
+        if new_name is not None:
             self.remove(name)
 
     def remove(self, name: Name) -> None:

@@ -276,7 +276,7 @@ class SqlWinParser(TokenParser):
         except TokenError:
             hints.append(None)
         # sqlglot keeps hints it cannot read as text.
-        if not all(isinstance(item, exp.Expr) for item in hints):
+        if not all(isinstance(item, exp.Expr) and not item.find(exp.Query) for item in hints):
             self.fail(
                 "invalid hint",
                 first,

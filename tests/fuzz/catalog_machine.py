@@ -125,6 +125,23 @@ class CatalogMachine(RuleBasedStateMachine):
         else:
             self._fails(sql)
 
+    @rule(name=names, new=names)
+    def rename(self, name: str, new: str) -> None:
+        """ALTER TABLE RENAME of a table to a name that nothing has; it refuses views."""
+        kind = "VIEW" if isinstance(self.entries.get(name), View) else "TABLE"
+        sql = f"ALTER {kind} {name} RENAME TO {new}"
+        table = self.entries.get(name)
+        if not isinstance(table, str) or new in self.entries:
+            self._fails(sql)
+        elif self._runs(sql):
+            self.entries[new] = self.entries.pop(name)
+
+    @rule(name=names)
+    def add_column(self, name: str) -> None:
+        """ALTER cannot add a column to a table or view of the session."""
+        kind = "VIEW" if isinstance(self.entries.get(name), View) else "TABLE"
+        self._fails(f"ALTER {kind} {name} ADD COLUMN w INT")
+
     # -- rows ------------------------------------------------------------------------------------
 
     @rule(path=paths, rows=rows_strategy)

@@ -1,4 +1,4 @@
-"""The state machine of `catalog_machine` on Spark, with materialized tables, ALTER and USE."""
+"""The state machine of `catalog_machine` on Spark, with materialized tables and USE."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import sqlwin
 from sqlwin.session import Session
 from tests.conftest import drop_views
-from tests.fuzz.catalog_machine import PHASES, CatalogMachine, View, names, windows_of_rows
+from tests.fuzz.catalog_machine import PHASES, CatalogMachine, names, windows_of_rows
 from tests.slt.modes import DISABLED
 
 MINUTES = 7
@@ -90,12 +90,6 @@ class SparkMachine(CatalogMachine):
             del self.stored[name]
         else:
             self._fails(sql)
-
-    @rule(name=names, change=st.sampled_from(["RENAME TO z", "ADD COLUMN w INT"]))
-    def alter(self, name: str, change: str) -> None:
-        """ALTER TABLE refuses tables and views of the session, and unknown names."""
-        kind = "VIEW" if isinstance(self.entries.get(name), View) else "TABLE"
-        self._fails(f"ALTER {kind} {name} {change}")
 
     @rule()
     def use(self) -> None:

@@ -78,6 +78,7 @@ def test_if_exists_ignores_a_missing_table(session: Session) -> None:
         ("c SET (a = b)", "the name of an option must be a string"),
         ("c RENAME TO other", "`other` already exists"),
         ("c RENAME TO v", "`v` already exists"),
+        ("c RENAME TO C", "`C` already exists"),
         ("v SET ('path' = 'x')", "ALTER TABLE does not support `v`, a view"),
         ("c RESET ('path') now", "unexpected text after ALTER TABLE"),
     ],
