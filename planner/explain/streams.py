@@ -11,7 +11,7 @@ from planner.nodes.logical import INTERVAL_COLUMNS
 from planner.sql.intervals import render_duration
 from planner.streams.slice_store import reason_of_store
 from runtime.spec.local import StreamLocalStep
-from runtime.spec.steps import Step
+from runtime.spec.steps import PlanNode
 from runtime.spec.stream_steps import (
     SliceStoreKind,
     StreamJoinStep,
@@ -50,7 +50,7 @@ _AT_THE_END = Firing()
 
 
 def explain_stream(
-    step: Step, key_groups: int, watermark_policy: str, firing: Firing = _AT_THE_END
+    step: PlanNode, key_groups: int, watermark_policy: str, firing: Firing = _AT_THE_END
 ) -> str:
     """Return the section of EXPLAIN about a stream.
 

@@ -6,7 +6,6 @@ Adjacent nodes that Spark SQL can compute become a single query with a subquery 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from sqlglot import exp
 
@@ -21,7 +20,7 @@ from planner.lowering.relational import (
     select_from,
 )
 from planner.lowering.updated_windows import is_updated
-from planner.nodes.aggregate_plans import merge_windows
+from planner.lowering.windows import END, START, TIME, Slicing, WindowsLowering
 from planner.nodes.logical import (
     Aggregate,
     Expand,
@@ -40,14 +39,10 @@ from planner.nodes.logical import (
     WindowTableFunction,
 )
 from planner.nodes.physical import (
-    Exchange,
     GlobalWindowAggregate,
     LocalWindowAggregate,
     OnePhaseWindowAggregate,
     ScanLocalWindowAggregate,
-    SharedExchange,
-    SharedSlices,
-    SliceScan,
 )
 from planner.sql.build import (
     alias,
@@ -61,51 +56,25 @@ from planner.sql.build import (
 )
 from planner.sql.names import gather_ctes
 from planner.sql.parts import lateral_queries
-from runtime.spec.aggregates import WindowAggregation
-from runtime.spec.exchange import (
-    ExchangeStep,
-    GlobalStep,
-    SharedExchangeStep,
-    SharedSlicesStep,
-    WindowProjection,
-)
-from runtime.spec.local import (
-    ArrowBuffer,
-    Catalyst,
-    CatalystStep,
-    FileScan,
-    GroupingSets,
-    LocalStep,
-    RowsLocalStep,
-    ScanLocalStep,
-    SliceLocalStep,
-    SliceRows,
-    SplitScan,
-    SqlPartial,
-    SqlRows,
-    is_local,
-)
-from runtime.spec.steps import ExpandStep, GapFillStep, MeasuredStep, SqlStep, Step
-
-# Names inside a step. Columns of tables and queries never begin with a dollar sign.
-START, END, TIME = "$window_start", "$window_end", "$window_time"
-
-
-LocalStages = CatalystStep | ScanLocalStep | SliceLocalStep | RowsLocalStep | SqlStep | MeasuredStep
+from runtime.spec.exchange import Partials, WindowProjection
+from runtime.spec.in_process.relations import FilledRows, WindowedRows
+from runtime.spec.local import ArrowBuffer, Catalyst, LocalStep, SqlPartial, SqlRows, is_local
+from runtime.spec.steps import MeasuredStep, PlanNode, SqlStep
 
 # Operator labels of a node, by `id(node)`, from the top
 Labels = Mapping[int, Sequence[str]]
 
 
-def lower(plan: Node, labels: Labels | None = None) -> Step:
+def lower(plan: Node, zone: str, labels: Labels | None = None) -> PlanNode:
     """Return the steps that compute `plan`.
 
     Args:
         plan: A physical plan.
+        zone: The session's time zone.
         labels: Names under which EXPLAIN ANALYZE counts, for the operators of each node. None for a
             run without measurements.
     """
-    return Lowering(labels or {}).step(plan)
+    return Lowering(zone, labels or {}).step(plan)
 
 
 def lower_projection(plan: Node, zone: str, types: Mapping[str, str]) -> WindowProjection | None:
@@ -119,12 +88,13 @@ def lower_projection(plan: Node, zone: str, types: Mapping[str, str]) -> WindowP
     return window_projection(plan, zone, {"start": START, "end": END, "time": TIME}, types)
 
 
-class Lowering:
+class Lowering(WindowsLowering):
     """Lowering of one plan. `steps` maps the names in its SQL to steps."""
 
-    def __init__(self, labels: Labels) -> None:
-        self.steps: dict[str, Step] = {}
-        self._shared: dict[int, SharedExchangeStep] = {}
+    def __init__(self, zone: str, labels: Labels) -> None:
+        super().__init__()
+        self.steps: dict[str, PlanNode] = {}
+        self.zone = zone
         self.labels = labels
 
     def step(self, node: Node) -> SqlStep:
@@ -133,7 +103,7 @@ class Lowering:
 
     def _below(self, node: Node) -> SqlStep:
         """Return the input of a non-SQL step."""
-        return Lowering(self.labels).step(node)
+        return Lowering(self.zone, self.labels).step(node)
 
     def query(self, node: Node) -> exp.Query:
         """Return the node as Spark SQL. Parts that are not SQL become named steps."""
@@ -184,7 +154,7 @@ class Lowering:
                 names = (columns.start, columns.end, columns.time)
                 return self.select_all(self._expand_step(node, names))
             case GapFill():
-                return self.select_all(GapFillStep(self._below(node.input), node.filling))
+                return self.select_all(FilledRows(self._below(node.input), node.filling, self.zone))
             case WindowRows():
                 return repeat_rows(self.query(node.input), node)
             case WindowRank() | WindowDeduplicate():
@@ -194,7 +164,7 @@ class Lowering:
             case OnePhaseWindowAggregate():
                 return self._one_phase(node)
             case GlobalWindowAggregate():
-                return self._two_phases(node)
+                return self.select_windows(node, self.windows(node))
         raise AssertionError(f"no step for {type(node).__name__}")
 
     def _sql_query(self, node: SqlQuery) -> exp.Query:
@@ -235,7 +205,7 @@ class Lowering:
         step = self.select_all(MeasuredStep(self.sql_step(filtered), label))
         source.replace(exp.Subquery(this=step, alias=source.args["alias"].copy()))
 
-    def select_all(self, step: Step) -> exp.Select:
+    def select_all(self, step: PlanNode) -> exp.Select:
         """Return `SELECT *` over a step."""
         name = f"__sqlwin_step_{len(self.steps)}__"
         self.steps[name] = step
@@ -243,13 +213,13 @@ class Lowering:
 
     def _expand_step(
         self, node: WindowTableFunction | OnePhaseWindowAggregate, names: tuple[str, str, str]
-    ) -> ExpandStep:
+    ) -> WindowedRows:
         """Copy rows into each of their windows. `names` are the columns for start, end and time."""
         source = self._below(node.input)
-        return ExpandStep(source, node.window, node.time_column, node.time_type, *names)
+        return WindowedRows(source, node.window, node.time_column, node.time_type, self.zone, names)
 
     def _one_phase(self, node: OnePhaseWindowAggregate) -> exp.Query:
-        step: Step = self._expand_step(node, (START, END, TIME))
+        step: PlanNode = self._expand_step(node, (START, END, TIME))
         if self.labels:
             step = MeasuredStep(step, self.label(node, -1))
         expanded = self.select_all(step)
@@ -263,83 +233,39 @@ class Lowering:
         having = _having(is_updated(node.window, node.time_column, START, END))
         return select_from(expanded, *items, group=group, having=having)
 
-    def _two_phases(self, node: GlobalWindowAggregate) -> exp.Query:
-        exchange = self._exchange_step(node.input)
-        return self.select_windows(
-            node, GlobalStep(exchange, window_aggregation(node), self.label(node))
-        )
+    def windows(self, node: GlobalWindowAggregate) -> PlanNode:
+        """Return the windows of an aggregate."""
+        return self.merged_windows(node)
 
-    def select_windows(self, node: GlobalWindowAggregate, windows: Step) -> exp.Select:
+    def select_windows(self, node: GlobalWindowAggregate, windows: PlanNode) -> exp.Select:
         """Return the columns of a window aggregate over a step that yields its merged windows."""
         merged = self.select_all(windows)
         bounds = {key.name: window_column(key, node.time_type) for key in node.window_keys}
         items = [alias(bounds.get(c.name, column(c.name)), c.name) for c in node.schema]
         return select_from(merged, *items)
 
-    def _exchange_step(self, exchange: Node) -> ExchangeStep | SharedSlicesStep:
-        if isinstance(exchange, SharedSlices):
-            shared = exchange.input
-            assert isinstance(shared, SharedExchange)
-            # Lower it once for all readers.
-            if id(shared) not in self._shared:
-                self._shared[id(shared)] = self._shared_step(shared)
-            return SharedSlicesStep(self._shared[id(shared)], exchange.level, exchange.columns)
-        assert isinstance(exchange, Exchange)
-        local = self._local_step(exchange.input)
-        return ExchangeStep(
-            local, exchange.keys, self.label(exchange), exchange.partitions, exchange.buckets
-        )
-
-    def _shared_step(self, shared: SharedExchange) -> SharedExchangeStep:
-        local = self._local_step(shared.input)
-        # share_window_slices excludes aggregates that are only merged after the exchange.
-        assert (
-            is_local(local, SqlRows, Catalyst)
-            or is_local(local, FileScan, ArrowBuffer)
-            or is_local(local, SplitScan, ArrowBuffer)
-            or is_local(local, SliceRows, ArrowBuffer)
-            or isinstance(local, SqlStep | MeasuredStep)
-        )
-        return SharedExchangeStep(
-            local,
-            shared.keys,
-            shared.slice_end,
-            shared.accumulators,
-            shared.levels,
-            self.label(shared),
-            shared.partitions,
-            shared.buckets,
-        )
-
-    def _local_step(self, local: Node) -> LocalStages:
-        if isinstance(local, Expand) and isinstance(local.input, SliceScan):
-            slices = self._local_step(local.input)
-            assert is_local(slices, SliceRows, ArrowBuffer)
-            sets = GroupingSets(
-                local.id_column, tuple(zip(local.ids, local.key_names, strict=True))
-            )
-            return replace(slices, source=replace(slices.source, sets=sets))
-        if isinstance(local, Expand):
-            name = "__sqlwin_partials__"
-            expanded = expand_query(local, exp.Subquery(this=select_all_from(relation(name))))
-            below = self._local_step(local.input)
-            assert is_local(below, SqlRows, Catalyst)  # a scan passes on blobs, not rows
-            step = SqlStep(to_sql(expanded), ((name, below),))
-            return MeasuredStep(step, self.label(local)) if self.labels else step
-        assert isinstance(local, LocalWindowAggregate)
-        of = (local.window, local.time_column, local.time_type, local.slice_end, self.label(local))
-        if isinstance(local, ScanLocalWindowAggregate):
-            return LocalStep(local.scan, ArrowBuffer(), *of)
-        if isinstance(local, SliceScan):
-            return LocalStep(local.rows, ArrowBuffer(), *of)
-        input_ = self._below(local.input)
-        keys = tuple((key.name, to_sql(key.expr)) for key in local.keys)
-        if any(plan.call.user is not None for plan in local.plans):
-            rows = SqlRows(keys, row_partials(local.plans), input_)
-            return LocalStep(rows, ArrowBuffer(), *of)
-        partials = (partial for plan in local.plans for partial in plan.partials)
+    def rows_stage(self, node: LocalWindowAggregate, slicing: Slicing) -> Partials:
+        """Return the local stage over rows of Spark."""
+        below = self._below(node.input)
+        keys = tuple((key.name, to_sql(key.expr)) for key in node.keys)
+        if any(plan.call.user is not None for plan in node.plans):
+            rows = SqlRows(keys, row_partials(node.plans), below)
+            return LocalStep(rows, ArrowBuffer(), *slicing)
+        partials = (partial for plan in node.plans for partial in plan.partials)
         sql = (SqlPartial(part.name, to_sql(part.expr), part.struct_fields) for part in partials)
-        return LocalStep(SqlRows(keys, (), input_), Catalyst(tuple(sql)), *of)
+        return LocalStep(SqlRows(keys, (), below), Catalyst(tuple(sql)), *slicing)
+
+    def scan_stage(self, node: ScanLocalWindowAggregate, slicing: Slicing) -> Partials:
+        """Return the local stage over rows that tasks read themselves."""
+        return LocalStep(node.scan, ArrowBuffer(), *slicing)
+
+    def expanded(self, node: Expand, partials: Partials) -> Partials:
+        """Return partials once per grouping set, copied by Spark SQL."""
+        assert is_local(partials, SqlRows, Catalyst)  # a scan passes on blobs, not rows
+        name = "__sqlwin_partials__"
+        query = expand_query(node, exp.Subquery(this=select_all_from(relation(name))))
+        step = SqlStep(to_sql(query), ((name, partials),))
+        return MeasuredStep(step, self.label(node)) if self.labels else step
 
 
 def _items(items: tuple[NamedExpr, ...]) -> list[exp.Expr]:
@@ -364,11 +290,6 @@ def _having(condition: exp.Expr | None) -> exp.Having | None:
 
 def _group(keys: list[exp.Expr]) -> exp.Group | None:
     return exp.Group(expressions=[key.copy() for key in keys]) if keys else None
-
-
-def window_aggregation(node: GlobalWindowAggregate) -> WindowAggregation:
-    """Return the merge of a window aggregate, with the step's names for the window bounds."""
-    return merge_windows(node.plans, node.window, node.keys, node.slice_end, (START, END))
 
 
 def window_column(key: WindowKey, time_type: str) -> exp.Expr:

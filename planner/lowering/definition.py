@@ -28,7 +28,6 @@ from runtime.spec.in_process.definition import (
     DefinedCall,
     DefinedGroups,
     DefinedVersions,
-    RowsInWindows,
 )
 from runtime.spec.in_process.relations import (
     FilledRows,
@@ -37,10 +36,10 @@ from runtime.spec.in_process.relations import (
     JoinedRows,
     ProjectedRows,
     RankedRows,
-    Rows,
     UnitedRows,
+    WindowedRows,
 )
-from runtime.spec.steps import FillLinear
+from runtime.spec.steps import FillLinear, PlanNode
 from runtime.spec.table import Column
 from runtime.spec.windows import CalendarCumulate, Cumulate, window_kind
 
@@ -53,7 +52,7 @@ _DEFINED = (
     | JoinedRows
     | ProjectedRows
     | RankedRows
-    | RowsInWindows
+    | WindowedRows
     | UnitedRows
 )
 
@@ -64,7 +63,7 @@ def lower_definition(
     zone: str,
     types_of_local: TypesOfLocal,
     moments: MomentCalls = NO_MOMENT_CALLS,
-) -> Rows | str:
+) -> PlanNode | str:
     """Return a query as a relation with a definition, or the reason why there is none.
 
     Args:
@@ -112,7 +111,7 @@ class _DefinitionLowering(GivenTablesLowering):
             refuse("EMITONLYONUPDATE leaves windows out")
         below = self.project(self.node(node.input), node.input.schema)
         names = (node.columns.start, node.columns.end, node.columns.time)
-        rows = RowsInWindows(below, window, node.time_column, node.time_type, self.zone, names)
+        rows = WindowedRows(below, window, node.time_column, node.time_type, self.zone, names)
         whole = self.relation_of(rows, node.schema)
         if node.time_type == "timestamp_ntz":
             return whole

@@ -35,12 +35,11 @@ from planner.nodes.logical import (
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.sql.build import bare_column, column
 from planner.streams.ranked_rows import rank_order, ranking
-from runtime.spec.exchange import WindowProjection
+from runtime.spec.exchange import MergedWindows, WindowProjection
 from runtime.spec.expressions import ColumnRef
 from runtime.spec.in_process.relations import (
     GivenRows,
     JoinedRows,
-    MergedWindows,
     ProjectedRows,
     RankedRows,
     RepeatedRows,

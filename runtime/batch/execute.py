@@ -27,15 +27,16 @@ from runtime.local.catalyst import local_aggregate_sql
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.exchange import (
     ExchangeStep,
-    GlobalStep,
+    MergedWindows,
     SharedExchangeStep,
     SharedSlicesStep,
     WindowProjection,
 )
 from runtime.spec.expressions import ColumnRef
+from runtime.spec.in_process.relations import FilledRows, WindowedRows
 from runtime.spec.local import Catalyst, LocalStep, SqlRows, is_local
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
-from runtime.spec.steps import ExpandStep, GapFillStep, MeasuredStep, SqlStep, Step
+from runtime.spec.steps import MeasuredStep, PlanNode, SqlStep
 
 # A task of the global stage holds one bucket in memory. More buckets than tasks keep buckets small.
 BUCKETS_PER_PARTITION = 4
@@ -73,7 +74,7 @@ class ExecutionOptions:
 
 def dataframe(
     spark: SparkSession,
-    step: Step,
+    step: PlanNode,
     options: ExecutionOptions = ExecutionOptions(),
     shared: SharedPartials | None = None,
 ) -> DataFrame:
@@ -94,7 +95,7 @@ Project = Callable[[Mapping[str, str]], WindowProjection | None]
 
 
 def batch_rows(
-    spark: SparkSession, step: Step, project: Project, options: ExecutionOptions
+    spark: SparkSession, step: PlanNode, project: Project, options: ExecutionOptions
 ) -> BatchRows:
     """Return the rows that `step` computes.
 
@@ -130,11 +131,11 @@ def batch_rows(
     return BatchRows(spark, schema, lambda: building.dataframe(step), arrow)
 
 
-def _last_windows(step: Step) -> GlobalStep | None:
+def _last_windows(step: PlanNode) -> MergedWindows | None:
     """Return the global step if all rows of a step come directly from its windows."""
     while isinstance(step, SqlStep) and len(step.inputs) == 1:
-        ((_, step),) = step.inputs
-    return step if isinstance(step, GlobalStep) else None
+        (step,) = step.inputs
+    return step if isinstance(step, MergedWindows) else None
 
 
 @dataclass(frozen=True)
@@ -165,38 +166,38 @@ class _Building:
     shared: SharedPartials
     inputs: dict[int, _GlobalInput] = field(default_factory=dict)
 
-    def dataframe(self, step: Step) -> DataFrame:
+    def dataframe(self, step: PlanNode) -> DataFrame:
         match step:
             case SqlStep():
                 return sql_dataframe(self.spark, step, self.dataframe)
-            case ExpandStep():
+            case WindowedRows():
                 with temporary_view(self.spark, self.dataframe(step.input)) as source:
                     return self.spark.sql(expand_sql(step, source))
             case LocalStep() if is_local(step, SqlRows, Catalyst):
                 with temporary_view(self.spark, self.dataframe(step.source.input)) as source:
                     partials = self.spark.sql(local_aggregate_sql(step, source))
                 return self._observe(partials, step.label)
-            case GapFillStep():
-                return gaps_filled(self.spark, self.dataframe(step.input), step.filling)
+            case FilledRows():
+                return gaps_filled(self.dataframe(step.input), step)
             case MeasuredStep():
                 return self._observe(self.dataframe(step.input), step.label)
-            case GlobalStep():
+            case MergedWindows():
                 return self._windows(step)
         raise TypeError(f"{type(step).__name__} has no batch form")
 
-    def _windows(self, step: GlobalStep) -> DataFrame:
+    def _windows(self, step: MergedWindows) -> DataFrame:
         source = self.global_input(step)
         to_windows = windows_of(source.aggregation, source.shared, self.options.bucket_bytes)
         measured = self.options.wrap(step.label)(to_windows)
         return source.blobs(None).mapInArrow(measured, source.schema)
 
-    def global_input(self, step: GlobalStep) -> _GlobalInput:
+    def global_input(self, step: MergedWindows) -> _GlobalInput:
         """Return the input of a step's global stage, cached per step."""
         if id(step) not in self.inputs:
             self.inputs[id(step)] = self._global_input(step)
         return self.inputs[id(step)]
 
-    def _global_input(self, step: GlobalStep) -> _GlobalInput:
+    def _global_input(self, step: MergedWindows) -> _GlobalInput:
         exchanged, options = step.input, self.options
         aggregation = step.aggregation
         if isinstance(exchanged, SharedSlicesStep):

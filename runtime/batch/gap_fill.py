@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from runtime.batch.in_process_order import as_batch, plain_batches
 from runtime.names import quote_name
-from runtime.spec.steps import GapFilling
+from runtime.spec.in_process.relations import FilledRows
 
 
-def gaps_filled(spark: SparkSession, rows: DataFrame, filling: GapFilling) -> DataFrame:
+def gaps_filled(rows: DataFrame, node: FilledRows) -> DataFrame:
     """Return the rows, with a row added for every window of a key without rows.
 
     A task holds the rows of its keys in memory.
 
     Args:
-        spark: Spark session, for its time zone.
-        rows: Rows with the columns of `filling`.
-        filling: Windows and values.
+        rows: Rows of the node's input.
+        node: Windows and values.
     """
+    filling, zone = node.filling, node.time_zone
     may_be_null = {name for name, _ in filling.fillers}
     may_be_null |= {field.name for field in rows.schema.fields if field.nullable}
-    zone = str(spark.conf.get("spark.sql.session.timeZone"))
 
     def fill(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from runtime.compute.kernels.gap_fill import fill_gaps

@@ -45,6 +45,7 @@ from runtime.spec.aggregates import (
     MergeMoments,
     MergeOp,
 )
+from runtime.spec.exchange import MergedWindows
 from runtime.spec.in_process.relations import (
     DatabaseRows,
     FileRows,
@@ -52,17 +53,16 @@ from runtime.spec.in_process.relations import (
     GivenRows,
     InlineRows,
     JoinedRows,
-    MergedWindows,
     OrderedRows,
     ProjectedRows,
     RankedRows,
     RepeatedRows,
-    Rows,
     TextRows,
     UnitedRows,
     WindowedRows,
 )
 from runtime.spec.in_process.step import InProcessStep
+from runtime.spec.steps import PlanNode
 from runtime.spec.windows import WINDOW_TIME_LAG_US, AlignedWindow, SessionWindow
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class ComputedRows:
 
 
 def computed_batches(
-    rows: Rows, given: Mapping[str, Sequence[pa.RecordBatch]]
+    rows: PlanNode, given: Mapping[str, Sequence[pa.RecordBatch]]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a relation whose `GivenRows` are passed by name.
 
@@ -158,7 +158,7 @@ class _Run:
         self._counts = counts
         self._given = given or {}
 
-    def batches(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+    def batches(self, rows: PlanNode) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a relation.
 
         Raises:
@@ -168,7 +168,7 @@ class _Run:
         computed = self._compute(rows)
         return computed if self._meter is None else self._meter.measure(rows, computed)
 
-    def _compute(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+    def _compute(self, rows: PlanNode) -> Iterator[pa.RecordBatch]:
         match rows:
             case InlineRows():
                 yield _inline(rows)
@@ -222,7 +222,7 @@ class _Run:
             for start in range(0, batch.num_rows, n_rows):
                 yield _in_windows(batch.slice(start, n_rows), rows, window)
 
-    def _whole(self, rows: Rows) -> pa.RecordBatch:
+    def _whole(self, rows: PlanNode) -> pa.RecordBatch:
         """Return all rows as one batch."""
         return as_batch(pa.Table.from_batches(self.batches(rows), schema_of(rows)))
 
@@ -244,7 +244,9 @@ class _Run:
         for batches in map_splits(rows.files, rows.filters, store, read):
             yield from batches
 
-    def _counted(self, rows: Rows, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _counted(
+        self, rows: PlanNode, batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the batches of a relation that the same threads project, and count them."""
         assert self._meter is not None
         for batch in batches:
@@ -318,7 +320,7 @@ class _Run:
             yield from _without_match(right, right_matches, schema_of(rows), is_left=False)
 
 
-def schema_of(rows: Rows) -> pa.Schema:
+def schema_of(rows: PlanNode) -> pa.Schema:
     """Return the schema of a relation."""
     match rows:
         case InlineRows():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from runtime.spec.in_process.relations import Rows
+from runtime.spec.steps import PlanNode
 
 
 @dataclass
@@ -36,11 +36,13 @@ class RelationMeter:
         # Relations are compared by identity, because equal ones are computed separately.
         self._figures: dict[int, RelationFigures] = {}
 
-    def figures(self, rows: Rows) -> RelationFigures:
+    def figures(self, rows: PlanNode) -> RelationFigures:
         """Return the figures of a relation."""
         return self._figures.setdefault(id(rows), RelationFigures())
 
-    def measure(self, rows: Rows, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def measure(
+        self, rows: PlanNode, batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the batches of a relation and measure them."""
         figures = self.figures(rows)
         while True:
@@ -52,7 +54,7 @@ class RelationMeter:
             self.count(rows, batch)
             yield batch
 
-    def count(self, rows: Rows, batch: pa.RecordBatch) -> None:
+    def count(self, rows: PlanNode, batch: pa.RecordBatch) -> None:
         """Count a batch of a relation."""
         figures = self.figures(rows)
         figures.n_rows += batch.num_rows

@@ -23,13 +23,13 @@ from runtime.local.slice_scan import (
 from runtime.local.stage import BufferPlan, aggregate, buffer_plan
 from runtime.scan.splits import Split, plan_splits
 from runtime.scan.stores import Store
+from runtime.spec.exchange import MergedWindows, SharedSlicesStep
 from runtime.spec.in_process.relations import (
     LocalRows,
-    MergedWindows,
-    PartialsOfLevel,
     RowLocalStep,
-    Rows,
     RowScan,
+    grouping_sets,
+    local_rows,
 )
 from runtime.spec.in_process.step import InProcessStep
 from runtime.spec.local import (
@@ -41,11 +41,12 @@ from runtime.spec.local import (
     SliceRows,
     is_local,
 )
+from runtime.spec.steps import PlanNode
 from runtime.spec.table import Column
 from runtime.spec.windows import SessionWindow
 
 # Function that returns the rows of a relation
-BatchesOf = Callable[[Rows], Iterator[pa.RecordBatch]]
+BatchesOf = Callable[[PlanNode], Iterator[pa.RecordBatch]]
 # Number of stored files read in parallel
 _READERS = 8
 
@@ -60,8 +61,8 @@ class LocalPartials:
     """
 
     def __init__(self, steps: Iterable[InProcessStep]) -> None:
-        windows = (rows for step in steps for rows in step.rows.walk())
-        readers = Counter(rows.local for rows in windows if isinstance(rows, MergedWindows))
+        nodes = (node for step in steps for node in step.rows.walk())
+        readers = Counter(local_rows(node) for node in nodes if isinstance(node, MergedWindows))
         self._readers = Counter({local: n for local, n in readers.items() if n > 1})
         self._tables: dict[LocalRows, list[pa.Table]] = {}
 
@@ -98,7 +99,7 @@ def partials_of(
     Raises:
         ExecutionError: A file cannot be read, or a sum overflows its type.
     """
-    local = rows.local
+    local = local_rows(rows)
 
     def compute() -> Sequence[pa.Table]:
         if is_local(local, SliceRows, ArrowBuffer):
@@ -109,18 +110,18 @@ def partials_of(
         return _tables_of_rows(local, batches_of(local.source.input))
 
     tables = shared.tables(local, compute)
-    partials = pa.concat_tables(expand_tables(tables, local.keys, rows.sets))
-    return _of_level(partials, rows.input) if isinstance(rows.input, PartialsOfLevel) else partials
+    partials = pa.concat_tables(expand_tables(tables, local.keys, grouping_sets(rows)))
+    return _of_level(partials, rows.input) if isinstance(rows.input, SharedSlicesStep) else partials
 
 
 def schema_of_partials(rows: MergedWindows) -> pa.Schema:
     """Return the schema of `partials_of`."""
-    local = rows.local
+    local = local_rows(rows)
     if is_local(local, SliceRows, ArrowBuffer):
         schema = expand_schema(partials_schema(local), local.source.sets)
     else:
-        schema = expand_schema(plan_of_local(local).schema, rows.sets)
-    if not isinstance(rows.input, PartialsOfLevel):
+        schema = expand_schema(plan_of_local(local).schema, grouping_sets(rows))
+    if not isinstance(rows.input, SharedSlicesStep):
         return schema
     columns = dict(_columns_of_level(rows.input))
     return pa.schema(
@@ -128,20 +129,21 @@ def schema_of_partials(rows: MergedWindows) -> pa.Schema:
     )
 
 
-def _of_level(partials: pa.Table, shared: PartialsOfLevel) -> pa.Table:
+def _of_level(partials: pa.Table, slices: SharedSlicesStep) -> pa.Table:
     """Return the partials of one level of shared partials, with the reader's names."""
+    shared = slices.input
     levels = roll_up_levels(
         partials, shared.keys, shared.slice_end, shared.accumulators, shared.levels
     )
-    level = dict(levels)[shared.level]
-    columns = dict(_columns_of_level(shared))
+    level = dict(levels)[slices.level]
+    columns = dict(_columns_of_level(slices))
     return pa.table([level.column(name) for name in columns.values()], list(columns))
 
 
-def _columns_of_level(shared: PartialsOfLevel) -> Iterator[tuple[str, str]]:
+def _columns_of_level(slices: SharedSlicesStep) -> Iterator[tuple[str, str]]:
     """Yield the reader's name and the shared name of each column."""
-    yield from ((name, name) for name in (*shared.keys, shared.slice_end))
-    yield from ((reader_name, name) for name, reader_name in shared.columns)
+    yield from ((name, name) for name in (*slices.input.keys, slices.input.slice_end))
+    yield from ((reader_name, name) for name, reader_name in slices.columns)
 
 
 def tables_in_process(step: SliceLocalStep, store_of: StoreOf = no_store) -> list[pa.Table]:

@@ -59,7 +59,7 @@ from runtime.spec.local import (
     is_local,
 )
 from runtime.spec.source import MessageSource, SplitReader
-from runtime.spec.steps import Step
+from runtime.spec.steps import PlanNode
 from runtime.spec.table import Column
 from runtime.spec.windows import SessionWindow
 
@@ -122,7 +122,7 @@ class _MessageStage(LocalStage):
 def local_stage(
     spark: SparkSession,
     exchange: ExchangeStep | SharedExchangeStep,
-    child: Callable[[Step], DataFrame],
+    child: Callable[[PlanNode], DataFrame],
     buffer_bytes: int,
     scan_counts: StatementScanCounts | None,
     accumulators: Sequence[Accumulator] = (),

@@ -21,9 +21,8 @@ from runtime.frames.blobs import bucket_blobs, place_blobs
 from runtime.frames.meter import Wrap
 from runtime.local.stage import Cut
 from runtime.spark.session import is_remote
-from runtime.spec.exchange import GlobalStep, SharedExchangeStep, SharedSlicesStep
-from runtime.spec.local import LocalStep, SqlRows
-from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
+from runtime.spec.exchange import SharedExchangeStep, SharedSlicesStep
+from runtime.spec.steps import PlanNode
 
 _BLOB_DDL = "level int, bucket int, partials binary"
 
@@ -123,13 +122,13 @@ def _coarse_partitions(spark: SparkSession) -> int:
     return spark.sparkContext.defaultParallelism
 
 
-def shared_by_several(steps: Sequence[Step]) -> frozenset[SharedExchangeStep]:
+def shared_by_several(steps: Sequence[PlanNode]) -> frozenset[SharedExchangeStep]:
     """Return the shared partials that more than one of `steps` reads."""
     counts = Counter(shared for step in steps for shared in frozenset(_shared_in(step)))
     return frozenset(shared for shared, count in counts.items() if count > 1)
 
 
-def first_reader(steps: Sequence[Step], cached: Set[SharedExchangeStep]) -> int | None:
+def first_reader(steps: Sequence[PlanNode], cached: Set[SharedExchangeStep]) -> int | None:
     """Return the index of the first of `steps` that reads any of `cached`; None if none does."""
     readers = (
         i for i, step in enumerate(steps) if any(shared in cached for shared in _shared_in(step))
@@ -137,22 +136,8 @@ def first_reader(steps: Sequence[Step], cached: Set[SharedExchangeStep]) -> int 
     return next(readers, None)
 
 
-def _shared_in(step: Step) -> Iterator[SharedExchangeStep]:
-    match step:
-        case SqlStep():
-            for _, child in step.inputs:
-                yield from _shared_in(child)
-        case GlobalStep():
-            if isinstance(step.input, SharedSlicesStep):
-                yield step.input.input
-            local = step.input.input
-            if isinstance(local, SharedExchangeStep):
-                local = local.input
-            yield from _shared_in(local)
-        case LocalStep(source=SqlRows() as rows):
-            yield from _shared_in(rows.input)
-        case ExpandStep() | MeasuredStep():
-            yield from _shared_in(step.input)
+def _shared_in(plan: PlanNode) -> Iterator[SharedExchangeStep]:
+    return (node for node in plan.walk() if isinstance(node, SharedExchangeStep))
 
 
 def shared_blobs(

@@ -17,7 +17,7 @@ from runtime.definition.gaps import rows_with_gaps_filled, rows_with_gaps_filled
 from runtime.definition.order import compare_rows, key_of, sorted_places
 from runtime.definition.windows import sessions_of, wall_clock, windows_of
 from runtime.errors import ExecutionError
-from runtime.spec.in_process.definition import DefinedGroups, DefinedVersions, RowsInWindows
+from runtime.spec.in_process.definition import DefinedGroups, DefinedVersions
 from runtime.spec.in_process.relations import (
     FilledRows,
     GivenRows,
@@ -25,10 +25,10 @@ from runtime.spec.in_process.relations import (
     JoinedRows,
     ProjectedRows,
     RankedRows,
-    Rows,
     UnitedRows,
+    WindowedRows,
 )
-from runtime.spec.steps import VersionJoining
+from runtime.spec.steps import PlanNode, VersionJoining
 from runtime.spec.windows import WINDOW_TIME_LAG_US, SessionWindow
 
 # Maximum rows copied into windows and pairs of a join; more take minutes
@@ -77,7 +77,7 @@ class DefinedRows:
 
 
 def defined_rows(
-    rows: Rows, given: Mapping[str, Sequence[pa.RecordBatch]], ties: list[str]
+    rows: PlanNode, given: Mapping[str, Sequence[pa.RecordBatch]], ties: list[str]
 ) -> DefinedRows:
     """Return the rows of a relation by definition.
 
@@ -106,7 +106,7 @@ def defined_rows(
         case UnitedRows():
             parts = [defined_rows(part, given, ties) for part in rows.parts]
             return DefinedRows(parts[0].schema, [row for part in parts for row in part.rows])
-        case RowsInWindows():
+        case WindowedRows():
             return _in_windows(defined_rows(rows.input, given, ties), rows)
         case DefinedGroups():
             return _groups(defined_rows(rows.input, given, ties), rows)
@@ -143,7 +143,7 @@ def filled_on_stream(
 
 
 def versions_joined(
-    rows: Rows, versions: VersionJoining, batches: Sequence[pa.RecordBatch]
+    rows: PlanNode, versions: VersionJoining, batches: Sequence[pa.RecordBatch]
 ) -> pa.RecordBatch:
     """Return rows, each with the version of its key that holds at its time, and no versions.
 
@@ -157,7 +157,7 @@ def versions_joined(
     return _with_versions(below, joined).batch()
 
 
-def _in_windows(below: DefinedRows, of: RowsInWindows) -> DefinedRows:
+def _in_windows(below: DefinedRows, of: WindowedRows) -> DefinedRows:
     """Return each row once per window that contains it."""
     timed = [
         (row, time if of.time_type == "timestamp_ntz" else wall_clock(time, of.time_zone))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.frames.wall_clock import timestamp_ntz_sql, wall_clock_us_sql
 from runtime.names import quote_name
-from runtime.spec.steps import ExpandStep
+from runtime.spec.in_process.relations import WindowedRows
 from runtime.spec.windows import CalendarTumble, SessionWindow, Tumble
 
 
-def expand_sql(step: ExpandStep, source: str) -> str:
+def expand_sql(step: WindowedRows, source: str) -> str:
     """Return Spark SQL that adds the window columns to the relation `source`."""
     time_us = wall_clock_us_sql(step.time_column, step.time_type)
     end = quote_name("$window_end_us")
@@ -32,12 +32,12 @@ def expand_sql(step: ExpandStep, source: str) -> str:
         ends = assigner.window_ends_sql(quote_name("$time_us"))
         expanded = f"SELECT *, EXPLODE({ends}) AS {end} FROM ({rows})"
     window_end = timestamp_ntz_sql(end)
+    names = [quote_name(name) for name in step.names]
     window_time = f"{window_end} - INTERVAL '0.001' SECOND"
     return (
         f"SELECT * EXCEPT ({', '.join(added)}), "
-        f"{timestamp_ntz_sql(f'({start})')} AS {quote_name(step.window_start)}, "
-        f"{window_end} AS {quote_name(step.window_end)}, "
-        f"CAST({window_time} AS {step.time_type}) AS {quote_name(step.window_time)} "
+        f"{timestamp_ntz_sql(f'({start})')} AS {names[0]}, {window_end} AS {names[1]}, "
+        f"CAST({window_time} AS {step.time_type}) AS {names[2]} "
         f"FROM ({expanded})"
     )
 

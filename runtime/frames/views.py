@@ -8,24 +8,24 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from runtime.spark.session import is_remote
-from runtime.spec.steps import SqlStep, Step
+from runtime.spec.steps import PlanNode, SqlStep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # Creates the DataFrame of a step that reads no stream
-Bounded = Callable[["SparkSession", Step], "DataFrame"]
+Bounded = Callable[["SparkSession", PlanNode], "DataFrame"]
 
 _view_numbers = count()
 
 
 def sql_dataframe(
-    spark: SparkSession, step: SqlStep, child_dataframe: Callable[[Step], DataFrame]
+    spark: SparkSession, step: SqlStep, child_dataframe: Callable[[PlanNode], DataFrame]
 ) -> DataFrame:
     """Return the DataFrame of a Spark SQL step; `child_dataframe` converts its inputs."""
     text = step.sql
     views = []
-    for name, child in step.inputs:
+    for name, child in step.relations:
         view = _create_view(child_dataframe(child))
         views.append(view)
         text = text.replace(name, view)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from runtime.spec.expressions import ColumnRef
-from runtime.spec.in_process.relations import GivenRows, ProjectedRows, Rows, UnitedRows
+from runtime.spec.in_process.relations import GivenRows, ProjectedRows, UnitedRows
+from runtime.spec.steps import PlanNode
 from runtime.spec.stream import LATE_ROW, ROW_KIND
 from runtime.spec.table import Column
 
@@ -13,7 +14,7 @@ _NUMBER = Column(LATE_ROW, "bigint")
 _KIND = Column(ROW_KIND, "string")
 
 
-def carry(rows: Rows) -> Rows | None:
+def carry(rows: PlanNode) -> PlanNode | None:
     """Return rows of tables with the number of each row as LATE_ROW.
 
     None if the relation does more than filter and project tables.
@@ -21,14 +22,14 @@ def carry(rows: Rows) -> Rows | None:
     return _carry(rows, _NUMBER, is_of_operator=False)
 
 
-def carry_kind(rows: Rows) -> Rows:
+def carry_kind(rows: PlanNode) -> PlanNode:
     """Return results of windows with their ROW_KIND."""
     carried = _carry(rows, _KIND, is_of_operator=True)
     assert carried is not None, "windows that are emitted again are only filtered and projected"
     return carried
 
 
-def _carry(rows: Rows, column: Column, *, is_of_operator: bool) -> Rows | None:
+def _carry(rows: PlanNode, column: Column, *, is_of_operator: bool) -> PlanNode | None:
     match rows:
         case GivenRows():
             if (rows.of is not None) != is_of_operator:

@@ -23,8 +23,8 @@ from runtime.simulator.compare import (
 from runtime.simulator.histories import Batch, StreamHistory
 from runtime.simulator.run import ChangedQuery, HistoryOutcome, run_history
 from runtime.simulator.tables import Moment, TableRows, moments_of, with_clock
-from runtime.spec.in_process.relations import Rows
 from runtime.spec.in_process.simulated import SimulatedOperator, SimulatedPart, SimulatedQuery
+from runtime.spec.steps import PlanNode
 from runtime.streaming.options import StreamOptions
 
 
@@ -33,7 +33,7 @@ class Defined:
     """Rows of a query by definition.
 
     Attributes:
-        rows: Rows.
+        rows: PlanNode.
         ties: Results that depend on the order of equal rows, as texts. If there are any, other rows
             may be right, too.
     """
@@ -61,7 +61,7 @@ class SimulatedStream:
     options: StreamOptions
     order: tuple[int, ...]
     shape: Shape = field(default_factory=Shape)
-    definition: Rows | str = "it has none"
+    definition: PlanNode | str = "it has none"
 
     def run(self, history: StreamHistory, changed: ChangedQuery | None = None) -> HistoryOutcome:
         """Run the stream through a history. Arguments and errors as in `run_history`."""

@@ -13,13 +13,8 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from runtime.batch.in_process import computed_batches
-from runtime.spec.in_process.relations import (
-    GivenRows,
-    ProjectedRows,
-    RepeatedRows,
-    Rows,
-    UnitedRows,
-)
+from runtime.spec.in_process.relations import GivenRows, ProjectedRows, RepeatedRows, UnitedRows
+from runtime.spec.steps import PlanNode
 
 # Name of the rows of one task
 _TASK = "$task"
@@ -43,7 +38,7 @@ class TaskFlow:
     """Rows of one task.
 
     Attributes:
-        rows: Rows.
+        rows: PlanNode.
         marks: Watermarks of the sources.
     """
 
@@ -55,7 +50,7 @@ class TaskFlow:
 Flow: TypeAlias = Sequence[TaskFlow]
 
 
-def flow_of(rows: Rows, flows: Mapping[str, Flow]) -> list[TaskFlow]:
+def flow_of(rows: PlanNode, flows: Mapping[str, Flow]) -> list[TaskFlow]:
     """Return the rows of a relation in their tasks.
 
     A relation that does more than filter and project rows is computed in a single task.

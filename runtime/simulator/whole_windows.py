@@ -20,7 +20,8 @@ from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import buffer_plan
 from runtime.simulator.carried import carry_kind
 from runtime.simulator.flows import Flow, Mark, TaskFlow, flow_of, map_rows
-from runtime.spec.in_process.relations import JoinedRows, MergedWindows, RankedRows, RowScan
+from runtime.spec.exchange import MergedWindows
+from runtime.spec.in_process.relations import JoinedRows, RankedRows, RowScan, local_rows
 from runtime.spec.in_process.simulated import SimulatedWholeWindows
 from runtime.spec.local import ArrowBuffer, is_local
 from runtime.spec.stream import ALL_SOURCES, KEEP, ROW_KIND, SOURCE, WATERMARK
@@ -104,7 +105,7 @@ class RunningWholeWindows:
         return self._evaluate(sides, whole, (_WINDOW,), evaluate)
 
     def _regroup(self, rows: MergedWindows, flows: Mapping[str, Flow]) -> list[TaskFlow]:
-        local = rows.local
+        local = local_rows(rows)
         assert is_local(local, RowScan, ArrowBuffer), "a simulated step reads relations"
         scan = ScanRows(local)
         plan = buffer_plan(local, *scan_projection(local.source))

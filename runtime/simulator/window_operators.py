@@ -24,9 +24,10 @@ from runtime.simulator.flows import Flow, Mark, TaskFlow, flow_of
 from runtime.simulator.histories import Batch
 from runtime.simulator.state_size import needless_state
 from runtime.simulator.storage import KeyGroupState, Storage
-from runtime.spec.in_process.relations import GivenRows, Rows, RowScan
+from runtime.spec.in_process.relations import GivenRows, RowScan, local_rows
 from runtime.spec.in_process.simulated import SimulatedOperator
 from runtime.spec.local import ArrowBuffer, LocalStep, is_local
+from runtime.spec.steps import PlanNode
 from runtime.spec.stream import (
     ALL_SOURCES,
     FINAL_US,
@@ -87,11 +88,11 @@ class RunningOperator:
         self._operator = operator
         self.number = operator.step.number
         self.name = operator.name
-        local, mode = operator.windows.local, operator.step.input.mode
+        local, mode = local_rows(operator.windows), operator.step.input.mode
         assert is_local(local, RowScan, ArrowBuffer), "a simulated operator reads relations"
         carried = carry(local.source.input)
         self._keeps_late_rows = carried is not None
-        self._input: Rows = carried or local.source.input
+        self._input: PlanNode = carried or local.source.input
         # the expressions of `local`, with the sources of the stream
         self._local = LocalStep(
             local.source,

@@ -3,27 +3,54 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.expressions import Expression
 from runtime.spec.local import (
     CatalystStep,
+    GroupingSets,
     RowsLocalStep,
     ScanLocalStep,
     SliceLocalStep,
 )
-from runtime.spec.steps import MeasuredStep, SqlStep, Step
+from runtime.spec.steps import MeasuredStep, PlanNode, SqlStep
 
 
 @dataclass(frozen=True)
-class ExchangeStep:
-    """Partials as Arrow blobs, one or more per bucket, sent to the task of the bucket.
+class ExpandedPartials(PlanNode):
+    """Partials once per grouping set.
 
-    The input is a local step, or SQL over one that yields the same columns and more keys. `buckets`
-    of keys are spread over `partitions` tasks; None: from Spark's shuffle partitions.
+    Attributes:
+        input: Local stage.
+        sets: Grouping sets.
     """
 
-    input: CatalystStep | ScanLocalStep | SliceLocalStep | RowsLocalStep | SqlStep | MeasuredStep
+    input: ScanLocalStep
+    sets: GroupingSets
+
+
+# A local stage, or Spark SQL over one that yields the same columns and more keys
+Partials: TypeAlias = (
+    CatalystStep
+    | ScanLocalStep
+    | SliceLocalStep
+    | RowsLocalStep
+    | ExpandedPartials
+    | SqlStep
+    | MeasuredStep
+)
+
+
+@dataclass(frozen=True)
+class ExchangeStep(PlanNode):
+    """Partials as Arrow blobs, one or more per bucket, sent to the task of the bucket.
+
+    `buckets` of keys are spread over `partitions` tasks; None: from Spark's shuffle partitions. One
+    process needs no exchange.
+    """
+
+    input: Partials
     keys: tuple[str, ...]
     label: str = ""
     partitions: int | None = None
@@ -51,11 +78,11 @@ class SliceLevel:
 
 
 @dataclass(frozen=True)
-class SharedExchangeStep:
+class SharedExchangeStep(PlanNode):
     """Partials that several window aggregations read, as Arrow blobs, on one or more levels.
 
     Attributes:
-        input: Local stage on the slices of the first level, or SQL over one as in `ExchangeStep`.
+        input: Partials on the slices of the first level.
         keys: Group keys, which determine the bucket.
         slice_end: Name of the slice end column.
         accumulators: Accumulators; lists of distinct values are concatenated.
@@ -64,7 +91,7 @@ class SharedExchangeStep:
         buckets: Number of buckets, as in `ExchangeStep`.
     """
 
-    input: CatalystStep | ScanLocalStep | SliceLocalStep | SqlStep | MeasuredStep
+    input: Partials
     keys: tuple[str, ...]
     slice_end: str
     accumulators: tuple[Accumulator, ...]
@@ -75,7 +102,7 @@ class SharedExchangeStep:
 
 
 @dataclass(frozen=True)
-class SharedSlicesStep:
+class SharedSlicesStep(PlanNode):
     """Part of shared partials that one window aggregation reads.
 
     Attributes:
@@ -90,12 +117,31 @@ class SharedSlicesStep:
 
 
 @dataclass(frozen=True)
-class GlobalStep(Step):
-    """Merge partials of slices to windows, bucket by bucket."""
+class MergedWindows(PlanNode):
+    """Windows merged from partials. A GROUP BY without windows is a single window.
+
+    Attributes:
+        input: Partials.
+        aggregation: Aggregation that merges them.
+        label: Operator name for EXPLAIN ANALYZE; empty if it does not count this node.
+        window_time: Name of an additional column, the window end minus a millisecond; None if
+            unused.
+        is_total: Whether there is one row even without input rows, as in a SELECT without GROUP BY.
+        has_windows: Whether the windows are in the query.
+    """
 
     input: ExchangeStep | SharedSlicesStep
     aggregation: WindowAggregation
     label: str = ""
+    window_time: str | None = None
+    is_total: bool = False
+    has_windows: bool = True
+
+    @property
+    def partials(self) -> Partials:
+        """The partials before the exchange."""
+        below = self.input
+        return below.input.input if isinstance(below, SharedSlicesStep) else below.input
 
 
 @dataclass(frozen=True)
@@ -103,7 +149,7 @@ class WindowProjection:
     """Projection and filter of merged windows, evaluated with Arrow.
 
     Attributes:
-        columns: Name and expression of each column, over the columns of `GlobalStep`.
+        columns: Name and expression of each column, over the columns of `MergedWindows`.
         filters: Conditions, joined by AND.
         window_time: Name of an additional column, the window end minus a millisecond; None if
             unused.

@@ -10,7 +10,7 @@ from runtime.spec.aggregates import Accumulator
 from runtime.spec.expressions import Expression, FirstRows
 from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
-from runtime.spec.steps import Step
+from runtime.spec.steps import PlanNode
 from runtime.spec.stream import StreamSource
 from runtime.spec.table import Column
 from runtime.spec.windows import Window
@@ -44,7 +44,7 @@ class PartialColumns(Generic[E]):
 
 
 @dataclass(frozen=True)
-class LocalSource(Generic[E]):
+class LocalSource(PlanNode, Generic[E]):
     """Source of rows, with the expressions to evaluate.
 
     Attributes:
@@ -64,7 +64,7 @@ class SqlRows(LocalSource[str]):
         input: Rows; in a stream also with KEEP, SOURCE and WATERMARK.
     """
 
-    input: Step
+    input: PlanNode
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ Mode = TypeVar("Mode", bound=Catalyst | ArrowBuffer | Streaming)
 
 
 @dataclass(frozen=True)
-class LocalStep(Step, Generic[Source_co, Mode_co]):
+class LocalStep(PlanNode, Generic[Source_co, Mode_co]):
     """Rows to partials: keys, `slice_end` as BIGINT microseconds, partial columns.
 
     For sessions, the slices are their cells, and FIRST_TIME and LAST_TIME are the last columns.

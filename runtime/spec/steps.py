@@ -1,41 +1,49 @@
-"""Steps of a physical plan that Spark SQL executes."""
+"""The base of plan nodes, nodes of Spark SQL, and what FILL and version joins compute."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from typing import TypeAlias
 
 from runtime.spec.expressions import Constant
-from runtime.spec.windows import AlignedWindow, Window
+from runtime.spec.windows import AlignedWindow
 
 
 @dataclass(frozen=True)
-class Step:
-    """Base class of steps. A step yields rows and reads its inputs. The last step is the result."""
+class PlanNode:
+    """Base of plan nodes. A node yields rows or partials, which it computes from its inputs."""
+
+    @property
+    def inputs(self) -> tuple[PlanNode, ...]:
+        """The nodes that it reads, in the order of its fields."""
+        return tuple(
+            node for field in fields(self) for node in _nodes_in(getattr(self, field.name))
+        )
+
+    def walk(self) -> Iterator[PlanNode]:
+        """Yield this node and all below it, the topmost first."""
+        ahead: list[PlanNode] = [self]
+        while ahead:
+            node = ahead.pop()
+            yield node
+            ahead += reversed(node.inputs)
+
+
+def _nodes_in(value: object) -> Iterator[PlanNode]:
+    if isinstance(value, PlanNode):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _nodes_in(item)
 
 
 @dataclass(frozen=True)
-class SqlStep(Step):
-    """Spark SQL over other steps. `inputs` maps names in the text to steps."""
+class SqlStep(PlanNode):
+    """Spark SQL over other nodes. `relations` maps names in the text to nodes."""
 
     sql: str
-    inputs: tuple[tuple[str, Step], ...] = ()
-
-
-@dataclass(frozen=True)
-class ExpandStep(Step):
-    """One copy of each row per window that contains it; rows with a NULL time are dropped.
-
-    Adds three columns under the given names: start and end as TIMESTAMP_NTZ, time as `time_type`.
-    """
-
-    input: Step
-    window: Window
-    time_column: str
-    time_type: str
-    window_start: str
-    window_end: str
-    window_time: str
+    relations: tuple[tuple[str, PlanNode], ...] = ()
 
 
 # Default of 'sqlwin.fill.max-windows'
@@ -129,23 +137,15 @@ class VersionJoining:
 
 
 @dataclass(frozen=True)
-class GapFillStep(Step):
-    """The input's rows, with a row added for every window of a key without rows."""
-
-    input: Step
-    filling: GapFilling
-
-
-@dataclass(frozen=True)
-class MeasuredStep(Step):
+class MeasuredStep(PlanNode):
     """A step whose rows EXPLAIN ANALYZE counts, under the name `label`."""
 
-    input: Step
+    input: PlanNode
     label: str
 
 
 @dataclass(frozen=True)
-class BatchWindowsStep(Step):
+class BatchWindowsStep(PlanNode):
     """Windows of one reader of shared slices in the current micro-batch, for steps over them.
 
     Its rows are keys, window start and end, and merged columns.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import Expression, RankOrder
 from runtime.spec.local import LocalStep, SqlRows, Streaming, StreamLocalStep
-from runtime.spec.steps import GapFilling, Step, VersionJoining
+from runtime.spec.steps import GapFilling, PlanNode, VersionJoining
 from runtime.spec.stream import StreamSource
 from runtime.spec.windows import Tumble
 
@@ -24,7 +24,7 @@ class SliceStoreKind(Enum):
 
 
 @dataclass(frozen=True)
-class StreamWindowStep(Step):
+class StreamWindowStep(PlanNode):
     """The window operator: merges partials into state, emits windows as the watermark passes them.
 
     Its rows are keys, window start and end, merged columns, and KEEP, SOURCE, WATERMARK. In each
@@ -51,7 +51,7 @@ class StreamWindowStep(Step):
 
 
 @dataclass(frozen=True)
-class WatermarkedRowsStep(Step):
+class WatermarkedRowsStep(PlanNode):
     """Rows of a stream whose watermark Spark keeps, for CURRENT_WATERMARK.
 
     Attributes:
@@ -61,7 +61,7 @@ class WatermarkedRowsStep(Step):
         name: Table name, for EXPLAIN.
     """
 
-    input: Step
+    input: PlanNode
     watermark_us: str
     name: str
 
@@ -87,7 +87,7 @@ class StreamReader:
 
 
 @dataclass(frozen=True)
-class StreamSharedStep:
+class StreamSharedStep(PlanNode):
     """Window operator that stores its slices once for several window aggregations.
 
     Attributes:
@@ -100,7 +100,7 @@ class StreamSharedStep:
 
 
 @dataclass(frozen=True)
-class StreamRegroupStep(Step):
+class StreamRegroupStep(PlanNode):
     """Window results regrouped by columns that identify their windows.
 
     All results of a window arrive in one micro-batch, so the step is stateless. Its rows are the
@@ -118,7 +118,7 @@ class StreamRegroupStep(Step):
 
 
 @dataclass(frozen=True)
-class StreamRankStep(Step):
+class StreamRankStep(PlanNode):
     """Window results ranked per window and key: the input's columns and the rank.
 
     Attributes:
@@ -133,7 +133,7 @@ class StreamRankStep(Step):
         is_spread: Whether the input already has all rows of a window and key in one task.
     """
 
-    input: Step
+    input: PlanNode
     by: tuple[str, ...]
     order: tuple[RankOrder, ...]
     function: str
@@ -145,7 +145,7 @@ class StreamRankStep(Step):
 
 
 @dataclass(frozen=True)
-class StreamJoinStep(Step):
+class StreamJoinStep(PlanNode):
     """Join of the results of equal windows; both sides emit a window in the same micro-batch.
 
     Yields the columns of the left side, then of the right (except for LeftSemi and LeftAnti), then
@@ -161,8 +161,8 @@ class StreamJoinStep(Step):
         label: Name for EXPLAIN ANALYZE; empty if it does not count this step.
     """
 
-    left: Step
-    right: Step
+    left: PlanNode
+    right: PlanNode
     join_type: str
     window_keys: tuple[tuple[str, str], ...]
     keys: tuple[tuple[str, str], ...]
@@ -171,7 +171,7 @@ class StreamJoinStep(Step):
 
 
 @dataclass(frozen=True)
-class StreamRowsStep:
+class StreamRowsStep(PlanNode):
     """Rows for a window operator that processes them one by one.
 
     Attributes:
@@ -182,7 +182,7 @@ class StreamRowsStep:
         is_cascade: Whether the input is another window operator, whose rows carry the watermark.
     """
 
-    input: Step
+    input: PlanNode
     sources: tuple[StreamSource, ...]
     time: tuple[str, str] | None
     time_zone: str
@@ -193,13 +193,6 @@ WholeWindowsStep: TypeAlias = StreamRegroupStep | StreamRankStep | StreamJoinSte
 StreamStep: TypeAlias = StreamWindowStep | WholeWindowsStep
 
 
-def watermarked_rows(step: Any) -> Iterator[WatermarkedRowsStep]:
-    """Yield the streams in a step or a tuple of steps that CURRENT_WATERMARK refers to."""
-    if isinstance(step, WatermarkedRowsStep):
-        yield step
-    if isinstance(step, tuple):
-        for item in step:
-            yield from watermarked_rows(item)
-    elif is_dataclass(step):
-        for field in fields(step):
-            yield from watermarked_rows(getattr(step, field.name))
+def watermarked_rows(plan: PlanNode) -> Iterator[WatermarkedRowsStep]:
+    """Yield the streams of a plan that CURRENT_WATERMARK refers to."""
+    return (node for node in plan.walk() if isinstance(node, WatermarkedRowsStep))

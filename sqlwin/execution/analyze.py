@@ -25,7 +25,7 @@ from planner.nodes.logical import Node, Sink
 from runtime.errors import AnalysisError
 from runtime.frames.meter import Measured, Meter
 from runtime.spark.session import is_remote
-from runtime.spec.steps import Step
+from runtime.spec.steps import PlanNode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +41,8 @@ def measure(
     queries: Sequence[QueryDocument],
     physical: Sequence[Node],
     spark: SparkSession,
-    run: Callable[[Sequence[Step], Meter, Watched], Sequence[int | None]],
+    zone: str,
+    run: Callable[[Sequence[PlanNode], Meter, Watched], Sequence[int | None]],
 ) -> list[QueryDocument]:
     """Return the documents of a query, or of INSERTs that run together, with measurements.
 
@@ -51,6 +52,7 @@ def measure(
         queries: Documents to add measurements to.
         physical: Physical plans that the documents describe.
         spark: Spark session.
+        zone: The session's time zone.
         run: Computes all rows from the steps of each plan, with a meter and a context for its jobs,
             and returns the number of rows written per plan, if known.
 
@@ -78,7 +80,7 @@ def measure(
         ended[number] = time.perf_counter() - begun
 
     tops = [plan.input if isinstance(plan, Sink) else plan for plan in physical]
-    steps = [lower(top, names) for top, names in zip(tops, labels, strict=True)]
+    steps = [lower(top, zone, names) for top, names in zip(tops, labels, strict=True)]
     written = run(steps, meter, watched)
     measured = meter.results()
     documents = []

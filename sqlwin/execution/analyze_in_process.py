@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from planner.explain.document import Analysis, Figures, OperatorEntry, QueryDocument, Tree
 from runtime.batch.in_process_meter import RelationMeter
+from runtime.spec.exchange import (
+    ExchangeStep,
+    ExpandedPartials,
+    MergedWindows,
+    SharedExchangeStep,
+    SharedSlicesStep,
+)
 from runtime.spec.in_process.relations import (
     DatabaseRows,
     FileRows,
@@ -14,22 +21,31 @@ from runtime.spec.in_process.relations import (
     GivenRows,
     InlineRows,
     JoinedRows,
-    MergedWindows,
     OrderedRows,
     ProjectedRows,
     RankedRows,
     RepeatedRows,
-    Rows,
     RowScan,
     TextRows,
     UnitedRows,
     WindowedRows,
+    local_rows,
 )
 from runtime.spec.in_process.step import InProcessStep
-from runtime.spec.local import SliceRows
+from runtime.spec.local import LocalSource, LocalStep, SliceRows
+from runtime.spec.steps import PlanNode
 from sqlwin.execution.analyze import with_analysis
 
-_NAMES: dict[type[Rows], str] = {
+# Nodes of partials, which the relation above them computes itself
+_OF_PARTIALS = (
+    ExchangeStep,
+    ExpandedPartials,
+    LocalSource,
+    LocalStep,
+    SharedExchangeStep,
+    SharedSlicesStep,
+)
+_NAMES: dict[type[PlanNode], str] = {
     FileRows: "ReadFiles",
     TextRows: "ReadText",
     DatabaseRows: "ReadDatabase",
@@ -70,18 +86,20 @@ def measure_in_process(
 
 
 def _add(
-    rows: Rows, meter: RelationMeter, entries: list[OperatorEntry], figures: dict[str, Figures]
+    rows: PlanNode, meter: RelationMeter, entries: list[OperatorEntry], figures: dict[str, Figures]
 ) -> str:
     """Add a relation and all below it, and return its id."""
-    inputs = [_add(below, meter, entries, figures) for below in rows.inputs]
+    relations = list(_relations_below(rows))
+    inputs = [_add(below, meter, entries, figures) for below in relations]
     measured = meter.figures(rows)
-    n_in = sum(meter.figures(below).n_rows for below in rows.inputs) if inputs else None
-    seconds = measured.seconds - sum(meter.figures(below).seconds for below in rows.inputs)
+    n_in = sum(meter.figures(below).n_rows for below in relations) if inputs else None
+    seconds = measured.seconds - sum(meter.figures(below).seconds for below in relations)
     if isinstance(rows, MergedWindows) and not inputs:
         # The relation reads its files itself, so both share one time.
-        name = "ReadSlices" if isinstance(rows.local.source, SliceRows) else "ReadFiles"
+        source = local_rows(rows).source
+        name = "ReadSlices" if isinstance(source, SliceRows) else "ReadFiles"
         n_in = measured.scanned_rows
-        is_counted = not isinstance(rows.local.source, SliceRows | RowScan)
+        is_counted = not isinstance(source, SliceRows | RowScan)
         scan = Figures(rows_out=n_in if is_counted else None)
         inputs = [_entry(name, (), scan, entries, figures)]
         n_in = n_in if is_counted else None
@@ -102,6 +120,15 @@ def _add(
     )
 
 
+def _relations_below(rows: PlanNode) -> Iterator[PlanNode]:
+    """Yield the measured relations that one reads. Windows compute their partials themselves."""
+    for below in rows.inputs:
+        if isinstance(below, _OF_PARTIALS):
+            yield from _relations_below(below)
+        else:
+            yield below
+
+
 def _entry(
     name: str,
     inputs: tuple[str, ...],
@@ -115,7 +142,7 @@ def _entry(
     return id_
 
 
-def _name(rows: Rows) -> str:
+def _name(rows: PlanNode) -> str:
     match rows:
         case MergedWindows():
             return "WindowAggregate" if rows.has_windows else "GroupAggregate"

@@ -19,6 +19,7 @@ from planner.plan import Plan
 from planner.sql.depth import deep_trees
 from runtime.connectors.registry import updated_by_key
 from runtime.errors import AnalysisError, SqlwinError
+from runtime.spec.steps import PlanNode
 from runtime.spec.table import TableSpec
 from sqlwin.execution.in_process import with_place
 from sqlwin.execution.inserts import target_of
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from runtime.batch.in_process_meter import RelationMeter
     from runtime.frames.meter import Meter
     from runtime.spec.in_process.step import InProcessStep
-    from runtime.spec.steps import Step
     from sqlwin.execution.analyze import Watched
 
 
@@ -155,7 +155,7 @@ class Explanations:
         from sqlwin.execution.analyze import measure
         from sqlwin.execution.statement_sets import Inserts
 
-        def run(steps: Sequence[Step], meter: Meter, watched: Watched) -> list[int | None]:
+        def run(steps: Sequence[PlanNode], meter: Meter, watched: Watched) -> list[int | None]:
             options = replace(self._plans.execution_options(), meter=meter)
             rows = dataframe(self._plans.spark, steps[0], options)
             if rows.isStreaming:
@@ -172,7 +172,9 @@ class Explanations:
             return [None]
 
         with self._plans.errors_of(statement.text):
-            return measure([document], [plan.physical], self._plans.spark, run)
+            return measure(
+                [document], [plan.physical], self._plans.spark, self._plans.time_zone, run
+            )
 
     def _measured_in_process(
         self, document: QueryDocument, plan: Plan, statement: Statement
@@ -292,12 +294,12 @@ class Explanations:
         from sqlwin.execution.analyze import measure
         from sqlwin.execution.statement_sets import Inserts
 
-        def run(steps: Sequence[Step], meter: Meter, watched: Watched) -> list[int | None]:
+        def run(steps: Sequence[PlanNode], meter: Meter, watched: Watched) -> list[int | None]:
             results = Inserts(self._plans).run_together(inserts, steps, meter, watched)
             return [result.row_count for result in results]
 
         physical = [plan.physical for plan in plans]
-        return measure(documents, physical, self._plans.spark, run)
+        return measure(documents, physical, self._plans.spark, self._plans.time_zone, run)
 
     def _with_places(
         self, documents: Sequence[QueryDocument], inserts: Sequence[Insert]

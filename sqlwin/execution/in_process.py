@@ -15,7 +15,8 @@ from planner.nodes.logical import Node
 from planner.nodes.windows import notes_on_windows
 from planner.optimizer import Options, ParallelismOptions
 from planner.plan import Plan
-from runtime.spec.in_process.relations import DatabaseRows, LocalRows, MergedWindows
+from runtime.spec.exchange import MergedWindows
+from runtime.spec.in_process.relations import DatabaseRows, LocalRows
 from runtime.spec.in_process.step import InProcessStep
 from runtime.spec.table import Column
 from sqlwin.catalog.catalog import SessionCatalog

@@ -36,6 +36,7 @@ from runtime.spark.settings import settings_of
 from runtime.spec.in_process.step import InProcessStep
 from runtime.spec.in_process.text import TextSource
 from runtime.spec.scan import ScanSource
+from runtime.spec.steps import PlanNode
 from runtime.spec.table import IDLE_ADVANCE, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import View
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from runtime.batch.in_process import ComputedRows
     from runtime.batch.in_process_meter import RelationMeter
     from runtime.batch.in_process_partials import LocalPartials
-    from runtime.spec.steps import Step
     from sqlwin.execution.lowered import LoweredStream, Measuring
 
 
@@ -78,7 +78,7 @@ class LoweredBatch:
     """
 
     plan: Plan
-    step: Step | None
+    step: PlanNode | None
 
 
 class _CurrentStatement(threading.local):
@@ -281,7 +281,7 @@ class Plans:
         may_pass_text = self._current.guard is None or not is_remote(self._spark)
         if is_whole and not plan.is_rewritten and may_pass_text:
             return LoweredBatch(plan, None)
-        return LoweredBatch(plan, lower(plan.physical))
+        return LoweredBatch(plan, lower(plan.physical, self.time_zone))
 
     def in_process(self, plan: Plan, target: Target | None = None) -> InProcessStep | str:
         """Return the step that computes a batch query in this process, or why Spark runs it.
@@ -510,7 +510,9 @@ class Plans:
             SqlwinError: Spark refuses the query.
         """
         with self.lock:
-            return self.batch_rows(LoweredBatch(plan, lower(plan.physical))).dataframe
+            return self.batch_rows(
+                LoweredBatch(plan, lower(plan.physical, self.time_zone))
+            ).dataframe
 
     def rows(self, query: exp.Query, text: str, *, is_whole: bool = True) -> DataFrame:
         """Plan, lower and run a query."""

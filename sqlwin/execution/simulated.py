@@ -16,8 +16,8 @@ from planner.sql.depth import deep_trees
 from runtime.simulator.arrivals import Shape, overtaken_rows
 from runtime.simulator.check import SimulatedStream
 from runtime.simulator.tables import TableRows, order_of_times, table_rows
-from runtime.spec.in_process.relations import Rows
 from runtime.spec.in_process.simulated import SimulatedQuery
+from runtime.spec.steps import PlanNode
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.watermarks import idle_advance
 from sqlwin.execution.in_process import types_of_local
@@ -49,7 +49,7 @@ class Simulated:
 
     query: SimulatedQuery
     options: StreamOptions
-    definition: Rows | str = "it has none"
+    definition: PlanNode | str = "it has none"
     lowered: LoweredStream | None = field(default=None, compare=False, repr=False)
 
     @property

@@ -23,7 +23,7 @@ from runtime.spark.files import resolve
 from runtime.spark.jobs import Outcome, run_interruptibly, run_side_by_side
 from runtime.spec.figures import count_text
 from runtime.spec.in_process.step import InProcessStep
-from runtime.spec.steps import Step
+from runtime.spec.steps import PlanNode
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.entries import MaterializedTable
 from sqlwin.catalog.options import idle_notes
@@ -203,7 +203,9 @@ class Inserts:
         if any(are_streams):
             results: Sequence[Inserted] = [self.insert(insert) for insert in inserts]
         else:
-            results = self.run_together(inserts, [lower(plan.physical) for plan in plans])
+            results = self.run_together(
+                inserts, [lower(plan.physical, self._plans.time_zone) for plan in plans]
+            )
         return replace(_result_of_set(statement, results), scan_counts=self._plans.scan_counts)
 
     def _run_in_process(
@@ -235,7 +237,7 @@ class Inserts:
     def run_together(
         self,
         inserts: Sequence[Insert],
-        steps: Sequence[Step],
+        steps: Sequence[PlanNode],
         meter: Meter | None = None,
         watched: Watched = lambda _: nullcontext(),
     ) -> list[InsertResult]:
@@ -303,7 +305,7 @@ class Inserts:
     def _insert_rows(
         self,
         insert: Insert,
-        step: Step,
+        step: PlanNode,
         table: TableSpec | None,
         shared: SharedPartials,
         meter: Meter | None,

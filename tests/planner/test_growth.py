@@ -79,7 +79,7 @@ def plan_and_lower(sql: str, *, is_stream: bool = False) -> Catalog:
         if is_stream:
             lower_stream(plan.physical, catalog, "UTC")
         else:
-            lower(plan.physical)
+            lower(plan.physical, "UTC")
     return catalog
 
 

@@ -14,12 +14,8 @@ from planner.arrow.calls import NotEvaluated, refuse
 from planner.arrow.partials import arrow_partials
 from planner.arrow.scan_rows import Made, filter_rows, make_column, merged_windows
 from planner.catalog import Catalog
-from planner.lowering.batch import window_aggregation
 from planner.lowering.in_process.relation import (
-    END,
     SLICE_END,
-    START,
-    TIME,
     QueryScope,
     Relation,
     TypesOfLocal,
@@ -28,6 +24,7 @@ from planner.lowering.in_process.relation import (
 )
 from planner.lowering.in_process.select import SelectLowering
 from planner.lowering.in_process.target import Target, write_columns
+from planner.lowering.windows import END, START, TIME, Slicing, sets_of
 from planner.materialized.windows import merged_types
 from planner.nodes.aggregate_plans import AggregatePlan, merge_windows
 from planner.nodes.logical import (
@@ -46,42 +43,39 @@ from planner.nodes.logical import (
     WindowTableFunction,
 )
 from planner.nodes.physical import (
-    Exchange,
     GlobalWindowAggregate,
     LocalWindowAggregate,
     OnePhaseWindowAggregate,
     ScanLocalWindowAggregate,
-    SharedExchange,
-    SharedSlices,
     SliceScan,
 )
 from planner.nodes.sql_words import sql_words
 from planner.sql.build import column, is_flat_type
 from planner.streams.ranked_rows import rank_order, ranking
 from runtime.shown_types import shown_type
+from runtime.spec.exchange import (
+    ExchangeStep,
+    ExpandedPartials,
+    MergedWindows,
+    Partials,
+    SharedSlicesStep,
+)
 from runtime.spec.in_process.relations import (
     FilledRows,
     JoinedRows,
     LocalRows,
-    MergedWindows,
-    PartialsOfLevel,
     RankedRows,
+    RowScan,
     WindowedRows,
+    grouping_sets,
+    local_rows,
 )
 from runtime.spec.in_process.step import InProcessStep
 from runtime.spec.in_process.text import TextSource
-from runtime.spec.local import (
-    ArrowBuffer,
-    FileScan,
-    GroupingSets,
-    LocalStep,
-    SliceRows,
-    SplitScan,
-    is_local,
-)
+from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, SliceRows, SplitScan, is_local
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
-from runtime.spec.windows import SessionWindow, Window
+from runtime.spec.windows import SessionWindow
 
 
 @dataclass(frozen=True)
@@ -205,44 +199,17 @@ class PlanLowering(SelectLowering):
 
     def _windows(self, node: GlobalWindowAggregate) -> Relation:
         """Return merged windows."""
-        aggregation = window_aggregation(node)
-        exchange, sets = node.input, None
-        shared = exchange.input if isinstance(exchange, SharedSlices) else None
-        below = shared.input if isinstance(shared, SharedExchange) else exchange
-        below = below.input if isinstance(below, Exchange) else below
-        if isinstance(below, Expand):
-            if not all(key.is_plain_column for key in below.keys):
-                refuse("Spark computes grouping sets of expressions")
-            sets = GroupingSets(
-                below.id_column, tuple(zip(below.ids, below.key_names, strict=True))
-            )
-            below = below.input
-        if not isinstance(below, LocalWindowAggregate):
-            refuse("Spark computes its partials")
-        local = self._local_stage(below)
-        if sets is not None and is_local(local, SliceRows, ArrowBuffer):
-            local, sets = replace(local, source=replace(local.source, sets=sets)), None
-        of_partials: LocalRows | PartialsOfLevel = local
-        if isinstance(exchange, SharedSlices) and isinstance(shared, SharedExchange):
-            of_partials = PartialsOfLevel(
-                local,
-                shared.keys,
-                shared.slice_end,
-                shared.accumulators,
-                shared.levels,
-                exchange.level,
-                exchange.columns,
-            )
-        types = dict(self._types(local, aggregation.results))
-        if isinstance(exchange, SharedSlices):
+        rows = self.merged_windows(node)
+        if any(key.role == "time" for key in node.window_keys):
+            rows = replace(rows, window_time=TIME)
+        types = dict(self._types(local_rows(rows), rows.aggregation.results))
+        if isinstance(rows.input, SharedSlicesStep):
             types |= {
-                local_name: types[name] for name, local_name in exchange.columns if name in types
+                local_name: types[name] for name, local_name in rows.input.columns if name in types
             }
         types |= {START: "timestamp_ntz", END: "timestamp_ntz"}
-        if sets is not None:
+        if (sets := grouping_sets(rows)) is not None:
             types[sets.id_column] = "bigint"
-        has_time = any(key.role == "time" for key in node.window_keys)
-        rows = MergedWindows(of_partials, aggregation, sets, TIME if has_time else None)
         bounds = {"start": START, "end": END, "time": TIME}
         return Relation(rows, merged_windows(node, self.zone, bounds, types))
 
@@ -256,7 +223,7 @@ class PlanLowering(SelectLowering):
             refuse(str(reason))
         below = self.node(node.input)
         window = (node.window, node.time_column, node.time_type, SLICE_END)
-        local = self._local_of(below, node.keys, plans, window)
+        local = self._local_of(below, node.keys, plans, (*window, ""))
         names = tuple(key.name for key in node.keys)
         aggregation = merge_windows(plans, node.window, names, SLICE_END, (START, END))
         types = self.types_of_local(local, aggregation.results)
@@ -264,7 +231,7 @@ class PlanLowering(SelectLowering):
         columns = [Column(name, types.get(name, "")) for name in outputs]
         bounds = {"start": START, "end": END, "time": TIME}
         columns += [Column(bounds[key.role], "timestamp_ntz") for key in node.window_keys]
-        rows = MergedWindows(local, aggregation, window_time=TIME)
+        rows = MergedWindows(ExchangeStep(local, names), aggregation, window_time=TIME)
         windows = self.relation_of(rows, tuple(columns)).scan
         finishes = {plan.call.name: plan.finish for plan in plans}
         finishes |= {key.name: column(bounds[key.role]) for key in node.window_keys}
@@ -302,33 +269,37 @@ class PlanLowering(SelectLowering):
             return merged_types(local.source, results)
         return self.types_of_local(local, results)
 
-    def _local_stage(self, node: LocalWindowAggregate) -> LocalRows:
-        """Return the local stage of a window aggregate."""
-        window = (node.window, node.time_column, node.time_type, node.slice_end)
-        if isinstance(node, SliceScan):
-            tail = node.rows.tail
-            if tail is not None and tail.files.others:
-                refuse(_ONLY_SPARK_READS)
-            return LocalStep(node.rows, ArrowBuffer(), *window)
-        if isinstance(node, ScanLocalWindowAggregate):
-            if isinstance(node.scan, FileScan):
-                self.check_files(node.scan.files)
-                return LocalStep(node.scan, ArrowBuffer(), *window)
-            if not (isinstance(node.scan, SplitScan) and node.scan.source.is_read_in_process):
-                refuse(f"Spark reads {node.table}")
-        return self._local_of(self.node(node.input), node.keys, node.plans, window)
+    def rows_stage(self, node: LocalWindowAggregate, slicing: Slicing) -> LocalRows:
+        """Return the local stage over the rows of a node."""
+        return self._local_of(self.node(node.input), node.keys, node.plans, slicing)
+
+    def scan_stage(self, node: ScanLocalWindowAggregate, slicing: Slicing) -> LocalRows:
+        """Return the local stage over a table that this process reads."""
+        if isinstance(node.scan, FileScan):
+            self.check_files(node.scan.files)
+            return LocalStep(node.scan, ArrowBuffer(), *slicing)
+        if not (isinstance(node.scan, SplitScan) and node.scan.source.is_read_in_process):
+            refuse(f"Spark reads {node.table}")
+        return self.rows_stage(node, slicing)
+
+    def expanded(self, node: Expand, partials: Partials) -> Partials:
+        """Return partials once per grouping set."""
+        if not all(key.is_plain_column for key in node.keys):
+            refuse("Spark computes grouping sets of expressions")
+        assert is_local(partials, FileScan, ArrowBuffer) or is_local(partials, RowScan, ArrowBuffer)
+        return ExpandedPartials(partials, sets_of(node))
 
     def _local_of(
         self,
         below: Relation,
         keys: Sequence[NamedExpr],
         plans: tuple[AggregatePlan, ...],
-        window: tuple[Window, str, str, str],
+        slicing: Slicing,
     ) -> LocalRows:
         """Return the local stage of a window aggregate over rows; see `local`."""
         made = tuple((key.name, below.scan.expression(key.expr)) for key in keys)
-        time = below.scan.expression(column(window[1]))
-        return self.local(below, made, arrow_partials(plans, below.scan), time, window)
+        time = below.scan.expression(column(slicing[1]))
+        return self.local(below, made, arrow_partials(plans, below.scan), time, slicing)
 
     # -- ranks and joins -----------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +17,7 @@ from planner.arrow.scan_rows import (
     result_columns,
 )
 from planner.catalog import Catalog, Schema
+from planner.lowering.windows import END, START, Slicing, WindowsLowering
 from planner.materialized.windows import read_alone
 from planner.nodes.aggregate_plans import AggregatePlan, merge_windows
 from planner.nodes.logical import Node
@@ -24,15 +25,13 @@ from planner.sql.build import (
     is_flat_type,
 )
 from runtime.shown_types import shown_type
-from runtime.spec.exchange import WindowProjection
+from runtime.spec.exchange import ExchangeStep, MergedWindows, WindowProjection
 from runtime.spec.expressions import ColumnRef, Constant, Expression, column_refs
 from runtime.spec.in_process.relations import (
     DatabaseRows,
     FileRows,
     LocalRows,
-    MergedWindows,
     ProjectedRows,
-    Rows,
     RowScan,
     TextRows,
 )
@@ -47,11 +46,10 @@ from runtime.spec.local import (
 )
 from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
+from runtime.spec.steps import PlanNode
 from runtime.spec.table import Column
-from runtime.spec.windows import DAY_US, Tumble, Window
+from runtime.spec.windows import DAY_US, Tumble
 
-# Names inside a step. Columns of tables and queries never begin with a dollar sign.
-START, END, TIME = "$window_start", "$window_end", "$window_time"
 SLICE_END = "$slice_end"
 # A GROUP BY without windows is one window with all rows at this time
 _ONE_WINDOW, _ONE_TIME = Tumble(DAY_US), Constant(0, "timestamp_ntz")
@@ -65,11 +63,11 @@ class Relation:
     """Rows with the expressions that compute the columns of a query from them.
 
     Attributes:
-        below: Rows. None: the files of the table of `scan`.
+        below: PlanNode. None: the files of the table of `scan`.
         scan: Columns, as expressions over the columns of the rows, and filters.
     """
 
-    below: Rows | None
+    below: PlanNode | None
     scan: RowsOfScan
 
 
@@ -86,7 +84,7 @@ class QueryScope:
     ctes: Mapping[str, tuple[exp.Query, QueryScope]] = field(default_factory=dict)
 
 
-class RelationLowering(ABC):
+class RelationLowering(WindowsLowering):
     """Lowering of the relations of one plan.
 
     Args:
@@ -96,6 +94,7 @@ class RelationLowering(ABC):
     """
 
     def __init__(self, catalog: Catalog, zone: str, types_of_local: TypesOfLocal) -> None:
+        super().__init__()
         self.catalog = catalog
         self.zone = zone
         self.types_of_local = types_of_local
@@ -108,19 +107,19 @@ class RelationLowering(ABC):
             NotEvaluated: This process may not read them. The message says why.
         """
 
-    def relation_of(self, rows: Rows, schema: Schema) -> Relation:
+    def relation_of(self, rows: PlanNode, schema: Schema) -> Relation:
         """Return rows whose columns have the names of the query."""
         made: dict[str, Made] = {c.name.lower(): ColumnRef(c.name, c.type) for c in schema}
         return Relation(rows, RowsOfScan((), made, schema, made, (), (), self.zone))
 
-    def project(self, relation: Relation, schema: Schema) -> Rows:
+    def project(self, relation: Relation, schema: Schema) -> PlanNode:
         """Return the columns `schema` of a relation."""
         columns = result_columns(relation.scan, schema)
         filters = relation.scan.filters
         below = self._read(relation, [*(made for _, made in columns), *filters])
         return ProjectedRows(below, WindowProjection(columns, filters))
 
-    def _read(self, relation: Relation, read: Sequence[Expression]) -> Rows:
+    def _read(self, relation: Relation, read: Sequence[Expression]) -> PlanNode:
         """Return the rows of a relation with the columns that expressions read."""
         below = relation.below
         if below is None:
@@ -135,9 +134,12 @@ class RelationLowering(ABC):
             if isinstance(source, SplitTable):
                 return DatabaseRows(source)
             return FileRows(source, relation.scan.filters)
-        if isinstance(below, MergedWindows) and is_local(below.input, SliceRows, ArrowBuffer):
-            local, aggregation = read_alone(below.input, below.aggregation, read)
-            return replace(below, input=local, aggregation=aggregation)
+        if isinstance(below, MergedWindows) and isinstance(below.input, ExchangeStep):
+            partials = below.input.input
+            if is_local(partials, SliceRows, ArrowBuffer):
+                local, aggregation = read_alone(partials, below.aggregation, read)
+                exchange = replace(below.input, input=local)
+                return replace(below, input=exchange, aggregation=aggregation)
         return below
 
     def _columns(self, relation: Relation, read: Sequence[Expression]) -> tuple[Column, ...]:
@@ -173,7 +175,7 @@ class RelationLowering(ABC):
         keys: tuple[tuple[str, Expression], ...],
         partials: tuple[PartialColumns[Expression], ...],
         time: Expression,
-        window: tuple[Window, str, str, str],
+        slicing: Slicing,
     ) -> LocalRows:
         """Return the local stage over a relation.
 
@@ -182,7 +184,7 @@ class RelationLowering(ABC):
             keys: Group keys.
             partials: Partials of the accumulators.
             time: Time column.
-            window: Window, name and type of the time column, name of the slice end column.
+            slicing: Window, time column and slices.
         """
         for name, key in keys:
             if not is_flat_type(key.type):
@@ -194,8 +196,8 @@ class RelationLowering(ABC):
         below = self._read(relation, read)
         of = (keys, partials, time, self.zone, filters)
         if isinstance(below, FileRows):
-            return LocalStep(FileScan(*of, below.files), ArrowBuffer(), *window)
-        return LocalStep(RowScan(*of, below), ArrowBuffer(), *window)
+            return LocalStep(FileScan(*of, below.files), ArrowBuffer(), *slicing)
+        return LocalStep(RowScan(*of, below), ArrowBuffer(), *slicing)
 
     def grouped(
         self,
@@ -207,15 +209,16 @@ class RelationLowering(ABC):
     ) -> Relation:
         """Return one row per combination of keys, with the merged columns of aggregates."""
         partials = arrow_partials(plans, below.scan)
-        window = (_ONE_WINDOW, "", "timestamp_ntz", SLICE_END)
-        local = self.local(below, keys, partials, _ONE_TIME, window)
+        slicing = (_ONE_WINDOW, "", "timestamp_ntz", SLICE_END, "")
+        local = self.local(below, keys, partials, _ONE_TIME, slicing)
         names = tuple(name for name, _ in keys)
         aggregation = merge_windows(plans, _ONE_WINDOW, names, SLICE_END, (START, END))
         types = self.types_of_local(local, aggregation.results)
         outputs = (*names, *aggregation.output_columns)
         if missing := [name for name in outputs if name not in types]:
             refuse(f"the type of {missing[0]} is Spark's")
-        rows = MergedWindows(local, aggregation, is_total=is_total, has_windows=False)
+        exchange = ExchangeStep(local, names)
+        rows = MergedWindows(exchange, aggregation, is_total=is_total, has_windows=False)
         return self.relation_of(rows, tuple(Column(name, types[name]) for name in outputs))
 
 

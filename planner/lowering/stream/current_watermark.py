@@ -15,7 +15,7 @@ from planner.sql.build import identifier, select_all_from, to_sql
 from planner.sql.flink_functions import current_watermarks
 from planner.streams.current_watermark import asks_watermark, watermarked_stream
 from planner.streams.tables import bare_table, stream_named, stream_tables
-from runtime.spec.steps import SqlStep, Step
+from runtime.spec.steps import PlanNode, SqlStep
 from runtime.spec.stream import CURRENT_WATERMARK
 from runtime.spec.stream_steps import WatermarkedRowsStep
 
@@ -35,7 +35,7 @@ class SparkWatermark:
     of_row_us: str
 
     def compute_in(
-        self, query: exp.Query, catalog: Catalog, named: Callable[[Step], exp.Select]
+        self, query: exp.Query, catalog: Catalog, named: Callable[[PlanNode], exp.Select]
     ) -> None:
         """Replace, in place, the calls of CURRENT_WATERMARK in a query by the watermark.
 

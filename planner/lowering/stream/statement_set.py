@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlglot import exp
-
 from planner.catalog import Catalog
-from planner.lowering.batch import Lowering, window_aggregation
+from planner.lowering.batch import Lowering
 from planner.lowering.stream.steps import lower_local
+from planner.lowering.windows import window_aggregation
 from planner.nodes.logical import Node, Sink
 from planner.nodes.physical import (
     GlobalWindowAggregate,
@@ -20,7 +19,7 @@ from planner.nodes.physical import (
 from planner.nodes.slice_levels import FixedWindow, grid_of
 from planner.streams.slice_store import choose_slice_store
 from planner.streams.tables import streams_of
-from runtime.spec.steps import BatchWindowsStep, Step
+from runtime.spec.steps import BatchWindowsStep, PlanNode
 from runtime.spec.stream_steps import StreamReader, StreamSharedStep
 from runtime.spec.windows import Tumble
 
@@ -35,7 +34,7 @@ class StreamSetSteps:
     """
 
     shared: StreamSharedStep
-    results: tuple[Step, ...]
+    results: tuple[PlanNode, ...]
 
 
 def shared_stream_groups(plans: Sequence[Node], catalog: Catalog) -> list[list[int]]:
@@ -65,7 +64,7 @@ def lower_stream_set(
         assert node is not None and shared_below(plan, catalog) is shared
         readers.append(_reader(node, name))
         top = plan.input if isinstance(plan, Sink) else plan
-        results.append(_ResultLowering(node, number).step(top))
+        results.append(_ResultLowering(node, number, time_zone).step(top))
     return StreamSetSteps(StreamSharedStep(local, tuple(readers)), tuple(results))
 
 
@@ -104,12 +103,11 @@ def shared_below(plan: Node, catalog: Catalog) -> SharedExchange | None:
 class _ResultLowering(Lowering):
     """Lowering of the nodes above a window aggregate whose windows come from a micro-batch."""
 
-    def __init__(self, node: GlobalWindowAggregate, reader: int) -> None:
-        super().__init__({})
+    def __init__(self, node: GlobalWindowAggregate, reader: int, zone: str) -> None:
+        super().__init__(zone, {})
         self._node = node
         self._reader = reader
 
-    def _two_phases(self, node: GlobalWindowAggregate) -> exp.Query:
-        if node is not self._node:
-            return super()._two_phases(node)
-        return self.select_windows(node, BatchWindowsStep(self._reader))
+    def windows(self, node: GlobalWindowAggregate) -> PlanNode:
+        """Return the windows of an aggregate: of the micro-batch, if they are the reader's."""
+        return BatchWindowsStep(self._reader) if node is self._node else super().windows(node)

@@ -8,20 +8,20 @@ the rest as in batch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from sqlglot import exp
 
 from planner.aggregates.partial_calls import row_partials
 from planner.catalog import Catalog
-from planner.lowering.batch import Labels, lower, window_aggregation
+from planner.lowering.batch import Labels, lower
 from planner.lowering.relational import select_from
 from planner.lowering.stream.current_watermark import SparkWatermark, spark_watermark
 from planner.lowering.stream.order import without_limit_of_stream, without_order_of_stream
 from planner.lowering.stream.rows import OPERATOR, OperatorRows
 from planner.lowering.stream.whole_windows import WholeWindowsLowering
+from planner.lowering.windows import window_aggregation
 from planner.nodes.logical import (
     Aggregate,
     LeftToSpark,
@@ -58,7 +58,7 @@ from planner.streams.slice_store import choose_slice_store
 from planner.streams.tables import stream_named, stream_tables, streams_of
 from runtime.spec.expressions import RankOrder
 from runtime.spec.local import LocalStep, SplitScan, SqlRows, Streaming, StreamLocalStep
-from runtime.spec.steps import MeasuredStep, SqlStep, Step
+from runtime.spec.steps import MeasuredStep, PlanNode, SqlStep
 from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK, StreamSource
 from runtime.spec.stream_steps import StreamRowsStep, StreamWindowStep, WholeWindowsStep
 from runtime.spec.table import LATE_ROWS
@@ -81,8 +81,8 @@ class StreamSteps:
         steps_on_windows: Step of each node over whole windows in `plan`, by `id(node)`.
     """
 
-    rows: Step
-    late: Step | StreamRefusal | None = None
+    rows: PlanNode
+    late: PlanNode | StreamRefusal | None = None
     order: tuple[RankOrder, ...] = ()
     limit: int | None = None
     plan: Node | None = field(default=None, compare=False, repr=False)
@@ -94,7 +94,7 @@ class StreamSteps:
     )
 
     @property
-    def rows_with_late(self) -> Step:
+    def rows_with_late(self) -> PlanNode:
         """Return the rows, with late rows if a table has `late-rows`.
 
         Raises:
@@ -164,7 +164,7 @@ def lower_stream(
         raise refusal.place_in(sql) from refusal
     try:
         late = late_source(plan, catalog)
-        with_late: Step | StreamRefusal | None = None
+        with_late: PlanNode | StreamRefusal | None = None
         if late is not None:
             with_late = lowering(late).with_late_rows(plan)
     except StreamRefusal as refusal:
@@ -239,7 +239,7 @@ class _StreamLowering(WholeWindowsLowering):
         """Return the node as Spark SQL over streams. Parts that are not SQL become named steps."""
         if not isinstance(node, TableScan) and not streams_of(node, self._catalog):
             # A bounded table is read again with each micro-batch, so its rows are not counted.
-            return self.select_all(lower(node))
+            return self.select_all(lower(node, self.zone))
         refuse_one_phase(node)
         match node:
             case GlobalWindowAggregate():
@@ -351,7 +351,7 @@ class _StreamLowering(WholeWindowsLowering):
             source,
             Streaming(
                 tuple(rows.sources),
-                self._time_zone,
+                self.zone,
                 is_cascade=all(row_source.name.startswith(OPERATOR) for row_source in rows.sources),
                 late_rows=self._late.target if self._late and rows.has_late_rows else None,
                 carries_late_rows=self._late is not None,
@@ -402,13 +402,6 @@ class _StreamLowering(WholeWindowsLowering):
         )
 
 
-def window_steps(value: Any) -> Iterator[StreamWindowStep]:
-    """Yield the window operators in a step, the topmost first."""
-    if isinstance(value, StreamWindowStep):
-        yield value
-    if isinstance(value, tuple):
-        for item in value:
-            yield from window_steps(item)
-    elif is_dataclass(value):
-        for field in fields(value):
-            yield from window_steps(getattr(value, field.name))
+def window_steps(plan: PlanNode) -> Iterator[StreamWindowStep]:
+    """Yield the window operators of a plan, the topmost first."""
+    return (node for node in plan.walk() if isinstance(node, StreamWindowStep))

@@ -17,10 +17,11 @@ from planner.aggregates.partial_calls import row_partials
 from planner.aggregates.shared_partials import share_partials
 from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Catalog, Schema
-from planner.lowering.batch import END, START, Labels
+from planner.lowering.batch import Labels
 from planner.lowering.relational import select_from
 from planner.lowering.stream.rows import OperatorLowering, OperatorRows, StreamPlace
 from planner.lowering.stream.select import EPOCH
+from planner.lowering.windows import END, START
 from planner.nodes.aggregate_plans import merge_windows
 from planner.nodes.logical import (
     Aggregate,
@@ -101,9 +102,8 @@ class WholeWindowsLowering(OperatorLowering):
         labels: Labels | None = None,
         late: LateSource | None = None,
     ) -> None:
-        super().__init__(labels or {})
+        super().__init__(time_zone, labels or {})
         self._catalog = catalog
-        self._time_zone = time_zone
         self._emits_updates = emits_updates
         self._refusals = refusals
         self._notes = notes
@@ -180,7 +180,7 @@ class WholeWindowsLowering(OperatorLowering):
             SqlRows(keys, row_partials(shared), self.sql_step(timed)),
             Streaming(
                 () if source is None else (source,),
-                self._time_zone,
+                self.zone,
                 carries_late_rows=self._late is not None,
             ),
             _ONE_WINDOW,
@@ -285,7 +285,7 @@ class WholeWindowsLowering(OperatorLowering):
         if node.condition is None or node.join_type == "Inner":
             return None
         schema = node.left.schema + node.right.schema
-        condition = to_arrow_expression(node.condition, schema, self._time_zone)
+        condition = to_arrow_expression(node.condition, schema, self.zone)
         if isinstance(condition, str):
             raise StreamRefusal(
                 "this ON condition of a join of windows cannot be evaluated on a "

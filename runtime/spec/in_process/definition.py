@@ -8,18 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.spec.in_process.relations import AssignedRows, Rows
-from runtime.spec.steps import VersionJoining
+from runtime.spec.steps import PlanNode, VersionJoining
 from runtime.spec.table import Column
 
 
 @dataclass(frozen=True)
-class RowsInWindows(AssignedRows):
-    """Rows in windows of any kind, computed by the definition of the semantics."""
-
-
-@dataclass(frozen=True)
-class DefinedVersions(Rows):
+class DefinedVersions(PlanNode):
     """Rows, each with the version of its key that holds at its time; see `VersionJoining`.
 
     Attributes:
@@ -28,14 +22,9 @@ class DefinedVersions(Rows):
         columns: Columns of the result.
     """
 
-    input: Rows
+    input: PlanNode
     versions: VersionJoining
     columns: tuple[str, ...]
-
-    @property
-    def inputs(self) -> tuple[Rows, ...]:
-        """The relation with rows and versions."""
-        return (self.input,)
 
 
 @dataclass(frozen=True)
@@ -60,7 +49,7 @@ class DefinedCall:
 
 
 @dataclass(frozen=True)
-class DefinedGroups(Rows):
+class DefinedGroups(PlanNode):
     """GROUP BY: one row per combination of keys, with the results of the calls.
 
     Attributes:
@@ -69,14 +58,9 @@ class DefinedGroups(Rows):
         calls: Calls.
     """
 
-    input: Rows
+    input: PlanNode
     keys: tuple[str, ...]
     calls: tuple[DefinedCall, ...]
-
-    @property
-    def inputs(self) -> tuple[Rows, ...]:
-        """The relation that is grouped."""
-        return (self.input,)
 
 
 # Aggregates that `runtime.definition.aggregates` computes

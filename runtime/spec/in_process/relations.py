@@ -1,52 +1,33 @@
-"""Relations computed in this process, without Spark.
-
-A tree of `Rows`: leaves read or name rows, other nodes compute rows from their inputs. Expressions
-refer to the columns of the input by name.
-"""
+"""Nodes whose expressions Arrow evaluates. They refer to the columns of the input by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from runtime.spec.aggregates import Accumulator, WindowAggregation
-from runtime.spec.exchange import SliceLevel, WindowProjection
+from runtime.spec.exchange import ExpandedPartials, MergedWindows, WindowProjection
 from runtime.spec.expressions import Expression, RankOrder, column_refs
 from runtime.spec.in_process.text import TextSource
 from runtime.spec.local import (
     ArrowBuffer,
     FileLocalStep,
+    FileScan,
     GroupingSets,
     LocalStep,
     SliceLocalStep,
+    SliceRows,
     TaskScan,
+    is_local,
 )
 from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
-from runtime.spec.steps import GapFilling
+from runtime.spec.steps import GapFilling, PlanNode
 from runtime.spec.table import Column
 from runtime.spec.windows import Window
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Base class of relations."""
-
-    @property
-    def inputs(self) -> tuple[Rows, ...]:
-        """The relations below."""
-        return ()
-
-    def walk(self) -> Iterator[Rows]:
-        """Yield this relation and all below it."""
-        yield self
-        for below in self.inputs:
-            yield from below.walk()
-
-
-@dataclass(frozen=True)
-class InlineRows(Rows):
+class InlineRows(PlanNode):
     """Rows whose values are in the query.
 
     Attributes:
@@ -57,9 +38,14 @@ class InlineRows(Rows):
     columns: tuple[Column, ...]
     rows: tuple[tuple[Expression, ...], ...]
 
+    @property
+    def inputs(self) -> tuple[PlanNode, ...]:
+        """None: expressions are no nodes."""
+        return ()
+
 
 @dataclass(frozen=True)
-class FileRows(Rows):
+class FileRows(PlanNode):
     """Rows of files.
 
     Attributes:
@@ -73,7 +59,7 @@ class FileRows(Rows):
 
 
 @dataclass(frozen=True)
-class TextRows(Rows):
+class TextRows(PlanNode):
     """Rows of text files.
 
     Attributes:
@@ -86,7 +72,7 @@ class TextRows(Rows):
 
 
 @dataclass(frozen=True)
-class DatabaseRows(Rows):
+class DatabaseRows(PlanNode):
     """Rows of a table that its connector reads in this process.
 
     Attributes:
@@ -97,7 +83,7 @@ class DatabaseRows(Rows):
 
 
 @dataclass(frozen=True)
-class GivenRows(Rows):
+class GivenRows(PlanNode):
     """Rows that the caller passes under a name, such as the rows of a simulated micro-batch.
 
     Attributes:
@@ -110,8 +96,13 @@ class GivenRows(Rows):
 
     name: str
     columns: tuple[Column, ...] = ()
-    of: Rows | None = None
+    of: PlanNode | None = None
     clock: str = ""
+
+    @property
+    def inputs(self) -> tuple[PlanNode, ...]:
+        """None: the rows are given, `of` is only their schema."""
+        return ()
 
 
 @dataclass(frozen=True)
@@ -122,7 +113,7 @@ class RowScan(TaskScan):
         input: Relation.
     """
 
-    input: Rows
+    input: PlanNode
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -138,64 +129,26 @@ RowLocalStep: TypeAlias = LocalStep[RowScan, ArrowBuffer]
 LocalRows: TypeAlias = SliceLocalStep | FileLocalStep | RowLocalStep
 
 
-@dataclass(frozen=True)
-class PartialsOfLevel:
-    """Partials of one level that several window aggregations share.
+def local_rows(windows: MergedWindows) -> LocalRows:
+    """Return the local stage of windows that this process merges."""
+    partials = windows.partials
+    local = partials.input if isinstance(partials, ExpandedPartials) else partials
+    assert (
+        is_local(local, SliceRows, ArrowBuffer)
+        or is_local(local, FileScan, ArrowBuffer)
+        or is_local(local, RowScan, ArrowBuffer)
+    )
+    return local
 
-    Attributes:
-        input: Local stage on the slices of the first level.
-        keys: Group keys.
-        slice_end: Name of the slice end column.
-        accumulators: Accumulators of all partials.
-        levels: Slices; every level comes after its source.
-        level: Index of the level to read.
-        columns: Pairs of a shared column and its name in the aggregation.
-    """
 
-    input: LocalRows
-    keys: tuple[str, ...]
-    slice_end: str
-    accumulators: tuple[Accumulator, ...]
-    levels: tuple[SliceLevel, ...]
-    level: int
-    columns: tuple[tuple[str, str], ...]
+def grouping_sets(windows: MergedWindows) -> GroupingSets | None:
+    """Return the grouping sets that are applied to all partials, or None."""
+    partials = windows.partials
+    return partials.sets if isinstance(partials, ExpandedPartials) else None
 
 
 @dataclass(frozen=True)
-class MergedWindows(Rows):
-    """Windows merged from partials. A GROUP BY without windows is a single window.
-
-    Attributes:
-        input: Partials.
-        aggregation: Aggregation that merges them.
-        sets: Grouping sets applied to the partials; None if the input applies them.
-        window_time: Name of an additional column, the window end minus a millisecond; None if
-            unused.
-        is_total: Whether there is one row even without input rows, as in a SELECT without GROUP BY.
-        has_windows: Whether the windows are in the query.
-    """
-
-    input: LocalRows | PartialsOfLevel
-    aggregation: WindowAggregation
-    sets: GroupingSets | None = None
-    window_time: str | None = None
-    is_total: bool = False
-    has_windows: bool = True
-
-    @property
-    def local(self) -> LocalRows:
-        """The local stage that computes the partials."""
-        return self.input.input if isinstance(self.input, PartialsOfLevel) else self.input
-
-    @property
-    def inputs(self) -> tuple[Rows, ...]:
-        """The relation that is aggregated, if it is one."""
-        source = self.local.source
-        return (source.input,) if isinstance(source, RowScan) else ()
-
-
-@dataclass(frozen=True)
-class ProjectedRows(Rows):
+class ProjectedRows(PlanNode):
     """Projection of the rows that pass its filters.
 
     Attributes:
@@ -203,17 +156,12 @@ class ProjectedRows(Rows):
         projection: Projection.
     """
 
-    input: Rows
+    input: PlanNode
     projection: WindowProjection
-
-    @property
-    def inputs(self) -> tuple[Rows, ...]:
-        """The relation that is projected."""
-        return (self.input,)
 
 
 @dataclass(frozen=True)
-class RankedRows(Rows):
+class RankedRows(PlanNode):
     """Rows whose rank within their group is in a range, with the rank as last column (INT).
 
     Attributes:
@@ -225,21 +173,16 @@ class RankedRows(Rows):
         column: Name of the rank column.
     """
 
-    input: Rows
+    input: PlanNode
     function: str
     ranks: tuple[int, int]
     by: tuple[str, ...]
     order: tuple[RankOrder, ...]
     column: str
 
-    @property
-    def inputs(self) -> tuple[Rows, ...]:
-        """The relation that is ranked."""
-        return (self.input,)
-
 
 @dataclass(frozen=True)
-class OrderedRows(Rows):
+class OrderedRows(PlanNode):
     """ORDER BY, LIMIT and OFFSET.
 
     Attributes:
@@ -250,27 +193,22 @@ class OrderedRows(Rows):
         hidden: Number of trailing columns that are only sorted by and dropped from the result.
     """
 
-    input: Rows
+    input: PlanNode
     order: tuple[RankOrder, ...]
     limit: int | None = None
     offset: int = 0
     hidden: int = 0
 
-    @property
-    def inputs(self) -> tuple[Rows, ...]:
-        """The relation that is ordered."""
-        return (self.input,)
-
 
 @dataclass(frozen=True)
-class AssignedRows(Rows):
-    """Base of relations with each row once per window that contains it.
+class WindowedRows(PlanNode):
+    """Each row once per window that contains it. Rows without a time are dropped.
 
-    Rows without a time are dropped. Adds three columns: start and end of the window as
-    TIMESTAMP_NTZ, and its time, a millisecond before the end.
+    Adds three columns: start and end of the window as TIMESTAMP_NTZ, and its time, a millisecond
+    before the end.
 
     Attributes:
-        input: Relation.
+        input: PlanNode.
         window: Window.
         time_column: Time column.
         time_type: `timestamp_ntz` or `timestamp`.
@@ -278,26 +216,16 @@ class AssignedRows(Rows):
         names: Names of the added columns.
     """
 
-    input: Rows
+    input: PlanNode
     window: Window
     time_column: str
     time_type: str
     time_zone: str
     names: tuple[str, str, str]
 
-    @property
-    def inputs(self) -> tuple[Rows, ...]:
-        """The relation whose rows are in windows."""
-        return (self.input,)
-
 
 @dataclass(frozen=True)
-class WindowedRows(AssignedRows):
-    """Rows in windows, computed by kernels."""
-
-
-@dataclass(frozen=True)
-class RepeatedRows(Rows):
+class RepeatedRows(PlanNode):
     """Each row as often as a column says, without that column.
 
     Attributes:
@@ -305,17 +233,12 @@ class RepeatedRows(Rows):
         copies: Column with the number of copies, BIGINT.
     """
 
-    input: Rows
+    input: PlanNode
     copies: str
-
-    @property
-    def inputs(self) -> tuple[Rows, ...]:
-        """The relation whose rows are repeated."""
-        return (self.input,)
 
 
 @dataclass(frozen=True)
-class FilledRows(Rows):
+class FilledRows(PlanNode):
     """Rows, with a row added for every window of a key without rows.
 
     Attributes:
@@ -324,30 +247,20 @@ class FilledRows(Rows):
         time_zone: Session time zone, for windows of instants.
     """
 
-    input: Rows
+    input: PlanNode
     filling: GapFilling
     time_zone: str
 
-    @property
-    def inputs(self) -> tuple[Rows, ...]:
-        """The relation whose gaps are filled."""
-        return (self.input,)
-
 
 @dataclass(frozen=True)
-class UnitedRows(Rows):
+class UnitedRows(PlanNode):
     """Rows of several relations with the same columns, one after the other."""
 
-    parts: tuple[Rows, ...]
-
-    @property
-    def inputs(self) -> tuple[Rows, ...]:
-        """The relations."""
-        return self.parts
+    parts: tuple[PlanNode, ...]
 
 
 @dataclass(frozen=True)
-class JoinedRows(Rows):
+class JoinedRows(PlanNode):
     """Join of two relations whose column names are disjoint.
 
     Yields the left columns, then the right ones; LeftSemi and LeftAnti only the left ones.
@@ -360,13 +273,8 @@ class JoinedRows(Rows):
         condition: Condition over the columns of both sides, or None.
     """
 
-    left: Rows
-    right: Rows
+    left: PlanNode
+    right: PlanNode
     join_type: str
     keys: tuple[tuple[str, str], ...]
     condition: Expression | None = None
-
-    @property
-    def inputs(self) -> tuple[Rows, ...]:
-        """The left and the right side."""
-        return (self.left, self.right)

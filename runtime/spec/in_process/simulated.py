@@ -9,14 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from runtime.spec.exchange import MergedWindows
 from runtime.spec.expressions import RankOrder
-from runtime.spec.in_process.relations import (
-    FilledRows,
-    JoinedRows,
-    MergedWindows,
-    RankedRows,
-    Rows,
-)
+from runtime.spec.in_process.relations import FilledRows, JoinedRows, RankedRows
+from runtime.spec.steps import PlanNode
 from runtime.spec.stream_steps import StreamWindowStep, WholeWindowsStep
 from runtime.spec.table import Column
 
@@ -71,7 +67,7 @@ class SimulatedOperator:
         return f"$operator{self.step.number}"
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> PlanNode:
         """Its windows as a relation."""
         return self.filled or self.windows
 
@@ -124,7 +120,7 @@ class SimulatedQuery:
             emits them. Empty if no expression over results reads processing time.
     """
 
-    rows: Rows
+    rows: PlanNode
     columns: tuple[Column, ...]
     tables: tuple[SimulatedTable, ...]
     parts: tuple[SimulatedPart, ...]

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.spec.in_process.relations import (
-    FileRows,
-    LocalRows,
-    MergedWindows,
-    Rows,
-    RowScan,
-    TextRows,
-)
+from runtime.spec.in_process.relations import FileRows, LocalRows, TextRows
 from runtime.spec.in_process.text import TextSource
-from runtime.spec.local import SliceRows
+from runtime.spec.local import ArrowBuffer, FileScan, SliceRows, is_local
 from runtime.spec.scan import ScanSource
+from runtime.spec.steps import PlanNode
 from runtime.spec.table import Column
 
 
@@ -27,7 +21,7 @@ class InProcessStep:
         columns: Names and Spark types of the result columns.
     """
 
-    rows: Rows
+    rows: PlanNode
     columns: tuple[Column, ...]
 
     @property
@@ -42,22 +36,20 @@ class InProcessStep:
         Steps that run together compute equal local stages once. None: other relations.
         """
         reads: list[tuple[LocalRows | None, ScanSource | TextSource]] = []
-        for rows in self.rows.walk():
-            if isinstance(rows, FileRows | TextRows):
-                reads.append((None, rows.files))
-            elif isinstance(rows, MergedWindows):
-                source = rows.local.source
-                if isinstance(source, SliceRows):
-                    reads.append((rows.local, source.files))
-                    reads += [] if source.tail is None else [(rows.local, source.tail.files)]
-                elif not isinstance(source, RowScan):
-                    reads.append((rows.local, source.files))
+        for node in self.rows.walk():
+            if isinstance(node, FileRows | TextRows):
+                reads.append((None, node.files))
+            elif is_local(node, SliceRows, ArrowBuffer):
+                tail = node.source.tail
+                reads += [
+                    (node, node.source.files),
+                    *([] if tail is None else [(node, tail.files)]),
+                ]
+            elif is_local(node, FileScan, ArrowBuffer):
+                reads.append((node, node.source.files))
         return tuple(reads)
 
     @property
     def reads_slices(self) -> bool:
         """Whether slices of a materialized table are read."""
-        return any(
-            isinstance(rows, MergedWindows) and isinstance(rows.local.source, SliceRows)
-            for rows in self.rows.walk()
-        )
+        return any(isinstance(node, SliceRows) for node in self.rows.walk())

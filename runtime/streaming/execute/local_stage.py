@@ -33,7 +33,7 @@ from runtime.spec.local import (
     is_local,
 )
 from runtime.spec.source import SplitReader
-from runtime.spec.steps import Step
+from runtime.spec.steps import PlanNode
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.source_reads import report_row_counts
@@ -61,7 +61,7 @@ class RunningStage:
 def stream_local_stage(
     spark: SparkSession,
     local: StreamLocalStep,
-    child: Callable[[Step], DataFrame],
+    child: Callable[[PlanNode], DataFrame],
     options: StreamOptions,
     number: int = 0,
     wrap: Wrap = unmeasured,

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructField, StructType
 
 from runtime.frames.aggregations import windows_schema
 from runtime.frames.views import Bounded, sql_dataframe
-from runtime.spec.steps import BatchWindowsStep, SqlStep, Step
+from runtime.spec.steps import BatchWindowsStep, PlanNode, SqlStep
 from runtime.spec.stream import LATE_ROW, SOURCE
 from runtime.spec.stream_steps import StreamReader, StreamSharedStep
 from runtime.streaming.execute.local_stage import stream_local_stage
@@ -97,10 +97,10 @@ def shared_windows(
     return SharedWindows(output.select("reader", "windows", "watermark_us"), schemas, late)
 
 
-def run_over_windows(step: Step, windows: DataFrame, bounded: Bounded) -> DataFrame:
+def run_over_windows(step: PlanNode, windows: DataFrame, bounded: Bounded) -> DataFrame:
     """Run a step over the windows of a micro-batch, which stand for its only BatchWindowsStep."""
 
-    def child(below: Step) -> DataFrame:
+    def child(below: PlanNode) -> DataFrame:
         match below:
             case BatchWindowsStep():
                 return windows

@@ -14,7 +14,8 @@ from runtime.frames.expand import expand_sql
 from runtime.frames.meter import Meter, Wrap, unmeasured
 from runtime.frames.reports import ROWS_METRIC
 from runtime.frames.views import Bounded, sql_dataframe, temporary_view
-from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
+from runtime.spec.in_process.relations import WindowedRows
+from runtime.spec.steps import MeasuredStep, PlanNode, SqlStep
 from runtime.spec.stream import KEEP, ROW_KIND
 from runtime.spec.stream_steps import (
     StreamJoinStep,
@@ -34,7 +35,7 @@ from runtime.streaming.status import report_status
 
 def streaming_dataframe(
     spark: SparkSession,
-    step: Step,
+    step: PlanNode,
     options: StreamOptions,
     bounded: Bounded,
     meter: Meter | None = None,
@@ -47,7 +48,7 @@ def streaming_dataframe(
 
     Args:
         spark: Session.
-        step: Step.
+        step: PlanNode.
         options: Options of the stream.
         bounded: Runs steps that read no stream.
         meter: Counts rows at the operators. None means no metrics.
@@ -56,7 +57,7 @@ def streaming_dataframe(
         AnalysisError: The window operator does not know a type or the time zone.
     """
 
-    def child(below: Step) -> DataFrame:
+    def child(below: PlanNode) -> DataFrame:
         return streaming_dataframe(spark, below, options, bounded, meter)
 
     match step:
@@ -68,7 +69,7 @@ def streaming_dataframe(
             return rank(step, child, options.partitions, _wrap(meter, step.label))
         case StreamJoinStep():
             return join(step, child, options.partitions, _wrap(meter, step.label))
-        case ExpandStep():
+        case WindowedRows():
             with temporary_view(spark, child(step.input)) as source:
                 return spark.sql(expand_sql(step, source))
         case WatermarkedRowsStep():
@@ -94,7 +95,7 @@ def _wrap(meter: Meter | None, label: str) -> Wrap:
 def _windows(
     spark: SparkSession,
     step: StreamWindowStep,
-    child: Callable[[Step], DataFrame],
+    child: Callable[[PlanNode], DataFrame],
     options: StreamOptions,
     meter: Meter | None,
 ) -> DataFrame:

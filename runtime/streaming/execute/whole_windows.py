@@ -20,7 +20,7 @@ from runtime.local.stage import buffer_plan
 from runtime.local.streaming.plan import local_sql
 from runtime.names import quote_name
 from runtime.spark.workers import prepare_worker
-from runtime.spec.steps import Step
+from runtime.spec.steps import PlanNode
 from runtime.spec.stream import KEEP, LATE_ROW
 from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep, StreamRegroupStep
 from runtime.streaming.execute.output import MARKS
@@ -36,7 +36,7 @@ from runtime.streaming.operators.whole_windows import (
 
 _WINDOW = "$window"
 
-Child = Callable[[Step], DataFrame]
+Child = Callable[[PlanNode], DataFrame]
 
 
 def regroup(
@@ -46,7 +46,7 @@ def regroup(
 
     Args:
         spark: Session.
-        step: Step.
+        step: PlanNode.
         child: Runs the steps below.
         partitions: Parallelism.
         wrap: Wraps a Python stage to measure it.

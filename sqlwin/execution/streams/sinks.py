@@ -32,7 +32,7 @@ from runtime.sinks.stream_sinks import (
     start_writing_set,
 )
 from runtime.slices.append import InsertedRows, append
-from runtime.spec.steps import Step
+from runtime.spec.steps import PlanNode
 from runtime.spec.stream import StreamSource
 from runtime.spec.table import LATE_ROWS, MISSED, PeriodicReload, TableSpec, TimedReload
 from runtime.streaming.execute.shared import SharedWindows, run_over_windows, shared_windows
@@ -288,7 +288,7 @@ def _write_set(
 def _set_part(
     spark: SparkSession,
     sink: IntoTable,
-    step: Step,
+    step: PlanNode,
     shared: SharedWindows,
     number: int,
     late: LateTable | None,

@@ -31,10 +31,11 @@ from runtime.compute.kernels.roll_up import roll_up_levels
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import aggregate, buffer_plan
 from runtime.scan.splits import plan_splits
-from runtime.spec.exchange import GlobalStep, SharedSlicesStep, WindowProjection
+from runtime.spec.exchange import MergedWindows, SharedSlicesStep, WindowProjection
 from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, SliceRows, is_local
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.slices import SliceFiles, SliceTable
+from runtime.spec.steps import PlanNode
 from runtime.spec.table import Column, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import View
@@ -182,7 +183,7 @@ def scan_partials(step: LocalStep[Any, Any]) -> list[pa.Table]:
 
 def rows_of(plan: Plan, catalog: Tables) -> Iterator[pa.RecordBatch]:
     """The rows of a plan, as batches."""
-    windows = _windows_in(lower(plan.physical))
+    windows = _windows_in(lower(plan.physical, "UTC"))
     aggregation, below = windows.aggregation, windows.input
     shared = below if isinstance(below, SharedSlicesStep) else None
     exchange = below.input if shared is not None else below
@@ -219,10 +220,8 @@ def rows_of(plan: Plan, catalog: Tables) -> Iterator[pa.RecordBatch]:
     yield from make([])
 
 
-def _windows_in(step: Any) -> GlobalStep:
-    while not isinstance(step, GlobalStep):
-        ((_, step),) = step.inputs
-    return step
+def _windows_in(step: PlanNode) -> MergedWindows:
+    return next(node for node in step.walk() if isinstance(node, MergedWindows))
 
 
 def _ddl(type_: pa.DataType) -> str:

@@ -6,7 +6,7 @@ from runtime.batch.execute import ExecutionOptions, dataframe
 from runtime.batch.shared import SharedPartials
 from runtime.frames.scan_source import scan_source
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
-from runtime.spec.exchange import GlobalStep, SharedExchangeStep, SharedSlicesStep, SliceLevel
+from runtime.spec.exchange import MergedWindows, SharedExchangeStep, SharedSlicesStep, SliceLevel
 from runtime.spec.expressions import ColumnRef
 from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, PartialColumns
 from runtime.spec.table import Column
@@ -33,7 +33,7 @@ def test_windows_share_a_cache_of_partials_that_is_released(spark, tmp_path):
     exchange = SharedExchangeStep(local, ("k",), "slice", (COUNT,), levels)
     columns = (("k", "k"), ("slice", "slice"), ("n", "n"))
     steps = [
-        GlobalStep(
+        MergedWindows(
             SharedSlicesStep(exchange, number, columns),
             WindowAggregation(Tumble(level.width_us), ("k",), "slice", (COUNT,)),
         )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from runtime.spec.exchange import MergedWindows
 from runtime.spec.in_process import relations
-from runtime.spec.in_process.relations import AssignedRows, MergedWindows, OrderedRows, Rows
-from sqlwin.execution.analyze_in_process import _NAMES
+from runtime.spec.in_process.relations import OrderedRows
+from runtime.spec.steps import PlanNode
+from sqlwin.execution.analyze_in_process import _NAMES, _OF_PARTIALS
 
-# A base class, and relations whose operator depends on their fields
-NAMED_BY_FIELDS = {AssignedRows, MergedWindows, OrderedRows}
+# The base class, and nodes whose operator depends on their fields
+NAMED_BY_FIELDS = {PlanNode, MergedWindows, OrderedRows}
 
 
 @pytest.mark.parametrize(
@@ -18,10 +20,11 @@ NAMED_BY_FIELDS = {AssignedRows, MergedWindows, OrderedRows}
         kind
         for kind in vars(relations).values()
         if isinstance(kind, type)
-        and issubclass(kind, Rows)
-        and kind not in {Rows, *NAMED_BY_FIELDS}
+        and issubclass(kind, PlanNode)
+        and kind not in NAMED_BY_FIELDS
+        and not issubclass(kind, _OF_PARTIALS)
     ],
     ids=lambda kind: kind.__name__,
 )
-def test_every_relation_has_an_operator_as_in_explain(kind: type[Rows]) -> None:
+def test_every_relation_has_an_operator_as_in_explain(kind: type[PlanNode]) -> None:
     assert _NAMES[kind] != kind.__name__

@@ -19,8 +19,6 @@ from planner.optimizer import Options
 from planner.rules.split_window_aggregate import split_window_aggregate
 from planner.sql.build import column
 from runtime.errors import AnalysisError
-from runtime.spec.local import LocalStep
-from runtime.spec.steps import SqlStep
 from runtime.spec.stream import LATE_ROW
 from runtime.spec.stream_steps import StreamRankStep, StreamWindowStep
 from runtime.spec.table import Column, Watermark
@@ -79,13 +77,7 @@ def without_window(node):
 
 
 def steps_in(step, kind):
-    result = [step] if isinstance(step, kind) else []
-    step = step.source if isinstance(step, LocalStep) else step
-    below = dict(step.inputs).values() if isinstance(step, SqlStep) else [step.input]
-    for item in below:
-        if hasattr(item, "input") or isinstance(item, LocalStep | SqlStep):
-            result += steps_in(item, kind)
-    return result
+    return [node for node in step.walk() if isinstance(node, kind)]
 
 
 def late_row_targets(plan):

@@ -225,7 +225,7 @@ def test_each_insert_computes_its_rows_of_the_windows_of_a_micro_batch():
     assert steps.shared.readers[1].aggregation.window == Hop(MINUTE, 5 * MINUTE)
     for number, step in enumerate(steps.results):
         assert isinstance(step, SqlStep)
-        assert [child for _, child in step.inputs] == [BatchWindowsStep(number)]
+        assert step.inputs == (BatchWindowsStep(number),)
     assert "`s` > 1" in steps.results[1].sql or "s > 1" in steps.results[1].sql
 
 
