@@ -105,7 +105,7 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
     con.close()
 
 
-@pytest.mark.variants(5)
+@pytest.mark.variants(3)
 @pytest.mark.parametrize(("name", "selection"), list(cases()))
 def test_every_record_of_a_file_passes(
     name: str,

@@ -6,7 +6,7 @@ from runtime.batch.execute import ExecutionOptions, dataframe
 from runtime.frames.scan_source import scan_source
 from runtime.scan.files import NotScannable
 from runtime.spec.aggregates import Merge, MergeOp, Pick, WindowAggregation
-from runtime.spec.exchange import ExchangeStep, GlobalStep
+from runtime.spec.exchange import ExchangeStep, MergedWindows
 from runtime.spec.expressions import Call, ColumnRef, Constant
 from runtime.spec.local import (
     ArrowBuffer,
@@ -96,7 +96,7 @@ def rows_by_catalyst(spark, path, time, keys):
     rows = SqlRows(tuple((f"{name}$", sql) for name, _, sql in keys), (), below)
     local = LocalStep(rows, Catalyst(partials), WINDOW, time.name, time.type, "slice")
     names = tuple(f"{name}$" for name, _, _ in keys)
-    step = GlobalStep(ExchangeStep(local, names), aggregation(names))
+    step = MergedWindows(ExchangeStep(local, names), aggregation(names))
     return dataframe(spark, step, ExecutionOptions(2, 4))
 
 
@@ -111,7 +111,7 @@ def rows_by_scan(spark, path, time, keys, zone, buffer_bytes):
     )  # fmt: skip
     step = LocalStep(scan, ArrowBuffer(), WINDOW, time.name, time.type, "slice")
     names = tuple(f"{name}$" for name, _, _ in keys)
-    step = GlobalStep(ExchangeStep(step, names), aggregation(names))
+    step = MergedWindows(ExchangeStep(step, names), aggregation(names))
     return dataframe(spark, step, ExecutionOptions(2, 4, buffer_bytes=buffer_bytes))
 
 
