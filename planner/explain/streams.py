@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 
 from planner.explain.windows import window_text
 from planner.materialized.form import time_text
 from planner.nodes.logical import INTERVAL_COLUMNS
 from planner.sql.intervals import render_duration
 from planner.streams.slice_store import reason_of_store
+from runtime.spec.in_process.relations import JoinedRows, RankedRows
 from runtime.spec.local import StreamLocalStep
 from runtime.spec.steps import PlanNode
 from runtime.spec.stream_steps import (
     SliceStoreKind,
-    StreamJoinStep,
-    StreamRankStep,
     StreamRegroupStep,
     StreamSharedStep,
     StreamStep,
     StreamWindowStep,
+    WholeWindowsStep,
     watermarked_rows,
 )
 from runtime.spec.windows import (
@@ -76,7 +76,7 @@ def explain_stream(
             is_updated = firing.is_early or firing.is_late
             stateless = _STATELESS_UPDATES if is_updated else _STATELESS
             lines += [_head(operator), f"  {stateless}"]
-            if isinstance(operator, StreamJoinStep) and _is_within_interval(operator):
+            if isinstance(operator, JoinedRows) and _is_within_interval(operator):
                 lines.append("  a join within an interval: each pair of rows is in one window")
     return "\n".join(lines) + "\n"
 
@@ -130,32 +130,27 @@ def explain_reader(number: int, first: str) -> str:
     return f"== Stream ==\nshares the stream of INSERT INTO {first} (reuse_id=[{number}])\n"
 
 
-def _operators(value: object) -> Iterator[StreamStep]:
-    """Yield the window operators in a step in data flow order."""
-    if isinstance(value, tuple):
-        for item in value:
-            yield from _operators(item)
-    elif is_dataclass(value):
-        for field in fields(value):
-            yield from _operators(getattr(value, field.name))
-        if isinstance(value, StreamStep):
-            yield value
+def _operators(plan: PlanNode) -> Iterator[StreamStep]:
+    """Yield the window operators of a plan in data flow order."""
+    for below in plan.inputs:
+        yield from _operators(below)
+    if isinstance(plan, StreamStep):
+        yield plan
 
 
-def _is_within_interval(step: StreamJoinStep) -> bool:
+def _is_within_interval(step: JoinedRows) -> bool:
     return any(left == INTERVAL_COLUMNS.end for left, _ in step.window_keys)
 
 
-def _head(step: StreamRegroupStep | StreamRankStep | StreamJoinStep) -> str:
+def _head(step: WholeWindowsStep) -> str:
     match step:
         case StreamRegroupStep():
             return f"WindowRegroup(groupBy=[{', '.join(step.aggregation.keys)}]):"
-        case StreamRankStep():
-            ranks = f"{step.function} {step.first} to {step.last}"
+        case RankedRows():
+            ranks = f"{step.function} {step.ranks[0]} to {step.ranks[1]}"
             return f"WindowRank(partitionBy=[{', '.join(step.by)}], ranks=[{ranks}]):"
-        case StreamJoinStep():
-            pairs = (*step.window_keys, *step.keys)
-            equal = ", ".join(f"{left} = {right}" for left, right in pairs)
+        case JoinedRows():
+            equal = ", ".join(f"{left} = {right}" for left, right in step.keys)
             return f"WindowJoin(joinType=[{step.join_type}], on=[{equal}]):"
 
 

@@ -50,7 +50,7 @@ from runtime.spec.in_process.simulated import (
     SimulatedQuery,
     SimulatedWholeWindows,
 )
-from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep, WholeWindowsStep
+from runtime.spec.stream_steps import WholeWindowsStep
 
 
 def lower_simulated(
@@ -158,7 +158,7 @@ class _SimulatedLowering(GivenTablesLowering):
     def _rank(self, node: WindowRank | WindowDeduplicate) -> Relation:
         """Return the rows of a Top-N or a deduplication in a micro-batch."""
         step = self._step_of(node)
-        assert isinstance(step, StreamRankStep)
+        assert isinstance(step, RankedRows)
         below = self.node(node.input)
         assert below.below is not None, "streams have no files"
         columns = list(result_columns(below.scan, node.input.schema))
@@ -182,7 +182,7 @@ class _SimulatedLowering(GivenTablesLowering):
     def _join_windows(self, node: WindowJoin) -> Relation:
         """Return the rows of a join of windows in a micro-batch."""
         step = self._step_of(node)
-        assert isinstance(step, StreamJoinStep)
+        assert isinstance(step, JoinedRows)
         node = push_one_sided_conditions(node)
         joined = self._join(node).below
         assert isinstance(joined, JoinedRows)

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
-from runtime.batch.in_process_order import as_batch, plain_batches
+from runtime.compute.arrow.batches import as_batch, plain_batches
 from runtime.names import quote_name
 from runtime.spec.in_process.relations import FilledRows
 

@@ -15,15 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from runtime.batch.in_process_order import (
-    BATCH_ROWS,
-    as_batch,
-    codes_of,
-    first_rows,
-    numbers,
-    plain_batches,
-    sort_rows,
-)
+from runtime.batch.in_process_order import first_rows, sort_rows
 from runtime.batch.in_process_scan import (
     RowCounts,
     StoreOf,
@@ -33,9 +25,10 @@ from runtime.batch.in_process_scan import (
     without_partitions,
 )
 from runtime.batch.projection import projection_schema, window_projector, with_window_time
-from runtime.compute.arrow.evaluate import evaluate, filter_mask
+from runtime.compute.arrow.batches import BATCH_ROWS, as_batch, numbers, plain_batches
+from runtime.compute.arrow.evaluate import evaluate
 from runtime.compute.arrow.types import arrow_type
-from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values
+from runtime.compute.kernels.columns import Int64Array, int64_values
 from runtime.connectors.registry import read_in_process
 from runtime.spec.aggregates import (
     Accumulator,
@@ -194,7 +187,10 @@ class _Run:
             case FilledRows():
                 yield from _fill_gaps(self._whole(rows.input), rows)
             case RankedRows():
-                yield from _rank_rows(self._whole(rows.input), rows)
+                from runtime.compute.kernels.ranks import rank_rows
+
+                ranked = rank_rows(self._whole(rows.input), rows)
+                yield from plain_batches(ranked, schema_of(rows))
             case OrderedRows() if rows.order and rows.limit is not None:
                 first = first_rows(self.batches(rows.input), schema_of(rows.input), rows)
                 yield from sort_rows(first, rows, schema_of(rows))
@@ -206,7 +202,10 @@ class _Run:
                 for part in rows.parts:
                     yield from self.batches(part)
             case JoinedRows():
-                yield from self._join(rows)
+                from runtime.compute.kernels.joins import join_rows
+
+                sides = self._whole(rows.left), self._whole(rows.right)
+                yield from join_rows(*sides, rows, schema_of(rows))
             case _:
                 raise AssertionError(f"no way to compute {type(rows).__name__}")
 
@@ -287,37 +286,6 @@ class _Run:
             self._meter.figures(rows).scanned_rows += counts.rows_read()
         if rows.is_total and n_rows == 0:
             yield _total_without_rows(rows)
-
-    def _join(self, rows: JoinedRows) -> Iterator[pa.RecordBatch]:
-        from runtime.compute.kernels.joins import join_positions
-
-        left, right = self._whole(rows.left), self._whole(rows.right)
-        left_keys = [left.column(name) for name, _ in rows.keys]
-        right_keys = [right.column(name) for _, name in rows.keys]
-        is_filter = rows.join_type in ("LeftSemi", "LeftAnti")
-        left_matches = np.zeros(left.num_rows, np.bool_)
-        right_matches = np.zeros(right.num_rows, np.bool_)
-        for of_left, of_right in join_positions(
-            left_keys, right_keys, left.num_rows, right.num_rows, BATCH_ROWS
-        ):
-            if rows.condition is not None or not is_filter:
-                pairs = _side_by_side(left, right, of_left, of_right)
-                if rows.condition is not None:
-                    holds = filter_mask([rows.condition], pairs)
-                    pairs = pairs.filter(holds)
-                    mask = holds.to_numpy(zero_copy_only=False)
-                    of_left, of_right = of_left[mask], of_right[mask]
-                if not is_filter:
-                    yield from plain_batches(pairs, schema_of(rows))
-            left_matches[of_left] = True
-            right_matches[of_right] = True
-        if is_filter:
-            chosen = left_matches == (rows.join_type == "LeftSemi")
-            yield from plain_batches(left.filter(pa.array(chosen)), schema_of(rows))
-        if rows.join_type in ("LeftOuter", "FullOuter"):
-            yield from _without_match(left, left_matches, schema_of(rows), is_left=True)
-        if rows.join_type in ("RightOuter", "FullOuter"):
-            yield from _without_match(right, right_matches, schema_of(rows), is_left=False)
 
 
 def schema_of(rows: PlanNode) -> pa.Schema:
@@ -487,20 +455,6 @@ def _fill_gaps(rows: pa.RecordBatch, of: FilledRows) -> Iterator[pa.RecordBatch]
         yield from plain_batches(batch, schema_of(of))
 
 
-def _rank_rows(rows: pa.RecordBatch, of: RankedRows) -> Iterator[pa.RecordBatch]:
-    """Filter the rows by rank and append it."""
-    if rows.num_rows:
-        from runtime.compute.kernels import ranks as kernels
-
-        by = [rows.column(name) for name in of.by]
-        positions, ranks = kernels.ranked_rows(
-            by, codes_of(rows, of.order), rows.num_rows, of.function, of.ranks
-        )
-        ranked = rows.take(numbers(positions))
-        ranked = ranked.append_column(of.column, numbers(ranks, pa.int32()))
-        yield from plain_batches(ranked, schema_of(of))
-
-
 def _cut_rows(batches: Iterable[pa.RecordBatch], of: OrderedRows) -> Iterator[pa.RecordBatch]:
     """Apply LIMIT and OFFSET to rows in any order."""
     n_skipped, n_left = of.offset, of.limit
@@ -515,23 +469,3 @@ def _cut_rows(batches: Iterable[pa.RecordBatch], of: OrderedRows) -> Iterator[pa
             n_left -= rows.num_rows
             if n_left == 0:
                 return
-
-
-def _side_by_side(
-    left: pa.RecordBatch, right: pa.RecordBatch, of_left: Int64Array, of_right: Int64Array
-) -> pa.RecordBatch:
-    """Return pairs of rows by their positions."""
-    sides = left.take(numbers(of_left)), right.take(numbers(of_right))
-    columns = [column for side in sides for column in side.columns]
-    return pa.RecordBatch.from_arrays(columns, names=[*left.schema.names, *right.schema.names])
-
-
-def _without_match(
-    rows: pa.RecordBatch, has_match: BoolArray, schema: pa.Schema, *, is_left: bool
-) -> Iterator[pa.RecordBatch]:
-    """Yield a side's rows without a match, with NULL in the other side's columns."""
-    alone = rows.filter(pa.array(~has_match))
-    fields = list(schema)[rows.num_columns :] if is_left else list(schema)[: -rows.num_columns]
-    others = [pa.nulls(alone.num_rows, field.type) for field in fields]
-    columns = [*alone.columns, *others] if is_left else [*others, *alone.columns]
-    yield from plain_batches(pa.RecordBatch.from_arrays(columns, schema.names), schema)

@@ -7,14 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import Int64Array, int64_array
-from runtime.spec.expressions import RankOrder
+from runtime.compute.arrow.batches import BATCH_ROWS, as_batch, numbers, plain_batches
+from runtime.compute.kernels.columns import Int64Array
 from runtime.spec.in_process.relations import OrderedRows
-
-# Maximum rows of a batch that holds all rows of a relation
-BATCH_ROWS = 1 << 18
-# Rows with more bytes use large text columns: Arrow's plain ones hold two GB
-_MAX_TEXT_BYTES = 1 << 30
 
 
 def sort_rows(rows: pa.RecordBatch, of: OrderedRows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -26,6 +21,8 @@ def sort_rows(rows: pa.RecordBatch, of: OrderedRows, schema: pa.Schema) -> Itera
         schema: Schema of the result.
     """
     if rows.num_rows:
+        from runtime.compute.kernels.ranks import codes_of
+
         codes = codes_of(rows, of.order)
         rows = rows.take(numbers(np.lexsort(codes[::-1])))
     rows = rows.slice(of.offset, of.limit)
@@ -47,6 +44,8 @@ def first_rows(
         of: Order, limit and offset.
         batch_rows: Number of rows after which rows that cannot be among the first are dropped.
     """
+    from runtime.compute.kernels.ranks import codes_of
+
     assert of.limit is not None
     n_rows = of.offset + of.limit
     held: list[pa.RecordBatch] = []
@@ -80,39 +79,3 @@ def first_positions(codes: Sequence[Int64Array], n_rows: int) -> Int64Array:
         return positions
     order = np.lexsort([code[positions] for code in reversed(codes)])
     return np.sort(positions[order[:n_rows]])
-
-
-def codes_of(rows: pa.RecordBatch, order: Sequence[RankOrder]) -> list[Int64Array]:
-    """Return the codes of each part of an order, see `order_codes`."""
-    from runtime.compute.kernels import ranks as kernels
-
-    columns = ((rows.column(part.column), part) for part in order)
-    return [kernels.order_codes(c, part.is_descending, part.nulls_first) for c, part in columns]
-
-
-def as_batch(table: pa.Table) -> pa.RecordBatch:
-    """Return all rows as one batch, with large texts if they have more than a GB."""
-    if table.nbytes > _MAX_TEXT_BYTES:
-        table = table.cast(pa.schema(map(_with_large_texts, table.schema)))
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
-
-
-def plain_batches(rows: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield rows in batches of a schema. Large texts become plain ones."""
-    for start in range(0, rows.num_rows, BATCH_ROWS):
-        part = rows.slice(start, BATCH_ROWS)
-        pairs = zip(part.columns, schema.types, strict=True)
-        columns = [c if c.type == type_ else c.cast(type_) for c, type_ in pairs]
-        yield pa.RecordBatch.from_arrays(columns, schema.names)
-
-
-def _with_large_texts(field: pa.Field) -> pa.Field:
-    """Return a field whose column may hold more than two GB of texts."""
-    large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
-    return field.with_type(large.get(field.type, field.type))
-
-
-def numbers(values: Int64Array, type_: pa.DataType | None = None) -> pa.Array:
-    """Return numbers as Arrow's; `pa.array()` would import pandas on its first call."""
-    return int64_array(values, None, type_ or pa.int64())

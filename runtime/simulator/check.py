@@ -33,7 +33,7 @@ class Defined:
     """Rows of a query by definition.
 
     Attributes:
-        rows: PlanNode.
+        rows: Rows.
         ties: Results that depend on the order of equal rows, as texts. If there are any, other rows
             may be right, too.
     """

@@ -38,7 +38,7 @@ class TaskFlow:
     """Rows of one task.
 
     Attributes:
-        rows: PlanNode.
+        rows: Rows.
         marks: Watermarks of the sources.
     """
 

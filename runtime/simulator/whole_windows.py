@@ -25,14 +25,13 @@ from runtime.spec.in_process.relations import JoinedRows, RankedRows, RowScan, l
 from runtime.spec.in_process.simulated import SimulatedWholeWindows
 from runtime.spec.local import ArrowBuffer, is_local
 from runtime.spec.stream import ALL_SOURCES, KEEP, ROW_KIND, SOURCE, WATERMARK
-from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep
 from runtime.streaming.operators.whole_windows import (
     IS_LEFT,
     Evaluate,
     evaluate_windows,
     join_sides,
     marked_batch,
-    rank_rows,
+    ranked_rows,
     regroup_rows,
 )
 
@@ -80,16 +79,16 @@ class RunningWholeWindows:
                 return self._regroup(rows, flows)
 
     def _rank(self, rows: RankedRows, flows: Mapping[str, Flow]) -> list[TaskFlow]:
-        assert isinstance(self._step, StreamRankStep)
+        assert isinstance(self._step, RankedRows)
         by = None if self._step.is_spread else self._step.by
-        evaluate = partial(rank_rows, step=self._step)
+        evaluate = partial(ranked_rows, of=self._step)
         schema, ranked = schema_of(rows.input), rows.input
         if self._emits_updates:
             schema, ranked = schema.append(pa.field(ROW_KIND, pa.string())), carry_kind(ranked)
         return self._evaluate(flow_of(ranked, flows), schema, by, evaluate)
 
     def _join(self, rows: JoinedRows, flows: Mapping[str, Flow]) -> list[TaskFlow]:
-        assert isinstance(self._step, StreamJoinStep)
+        assert isinstance(self._step, JoinedRows)
         left, right = schema_of(rows.left), schema_of(rows.right)
         control = [pa.field(IS_LEFT, pa.bool_()), pa.field(_WINDOW, pa.int64())]
         whole = _nullable(pa.schema([*left, *right, *control]))
@@ -101,7 +100,7 @@ class RunningWholeWindows:
                 batches = [_of_side(batch, whole, keys, is_left=is_left) for batch in task.rows]
                 # the watermark comes from the left side
                 sides.append(TaskFlow(batches, task.marks if is_left else ()))
-        evaluate = partial(join_sides, step=self._step, right_columns=right.names)
+        evaluate = partial(join_sides, of=self._step, right_columns=right.names)
         return self._evaluate(sides, whole, (_WINDOW,), evaluate)
 
     def _regroup(self, rows: MergedWindows, flows: Mapping[str, Flow]) -> list[TaskFlow]:

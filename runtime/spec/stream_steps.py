@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from runtime.spec.aggregates import WindowAggregation
-from runtime.spec.expressions import Expression, RankOrder
+from runtime.spec.in_process.relations import JoinedRows, RankedRows
 from runtime.spec.local import LocalStep, SqlRows, Streaming, StreamLocalStep
 from runtime.spec.steps import GapFilling, PlanNode, VersionJoining
 from runtime.spec.stream import StreamSource
@@ -118,59 +118,6 @@ class StreamRegroupStep(PlanNode):
 
 
 @dataclass(frozen=True)
-class StreamRankStep(PlanNode):
-    """Window results ranked per window and key: the input's columns and the rank.
-
-    Attributes:
-        input: Rows with KEEP, SOURCE and WATERMARK; rows with KEEP = FALSE pass through.
-        by: Window columns and keys within which rows are ranked.
-        order: Sort order for the ranks.
-        function: ROW_NUMBER, RANK or DENSE_RANK.
-        first: First rank to emit, from 1.
-        last: Last rank to emit.
-        rank_column: Name of the rank column, INT.
-        label: Name for EXPLAIN ANALYZE; empty if it does not count this step.
-        is_spread: Whether the input already has all rows of a window and key in one task.
-    """
-
-    input: PlanNode
-    by: tuple[str, ...]
-    order: tuple[RankOrder, ...]
-    function: str
-    first: int
-    last: int
-    rank_column: str
-    label: str = ""
-    is_spread: bool = False
-
-
-@dataclass(frozen=True)
-class StreamJoinStep(PlanNode):
-    """Join of the results of equal windows; both sides emit a window in the same micro-batch.
-
-    Yields the columns of the left side, then of the right (except for LeftSemi and LeftAnti), then
-    KEEP, SOURCE, WATERMARK. Rows of the left side with KEEP = FALSE pass through.
-
-    Attributes:
-        left: Rows with KEEP, SOURCE and WATERMARK.
-        right: Rows of the other side. Apart from these three, the column names are disjoint.
-        join_type: Inner, LeftOuter, RightOuter, FullOuter, LeftSemi, LeftAnti.
-        window_keys: Pairs of equal window columns, left and right.
-        keys: Pairs of other columns that must be equal.
-        condition: Further join condition over the columns of both sides.
-        label: Name for EXPLAIN ANALYZE; empty if it does not count this step.
-    """
-
-    left: PlanNode
-    right: PlanNode
-    join_type: str
-    window_keys: tuple[tuple[str, str], ...]
-    keys: tuple[tuple[str, str], ...]
-    condition: Expression | None = None
-    label: str = ""
-
-
-@dataclass(frozen=True)
 class StreamRowsStep(PlanNode):
     """Rows for a window operator that processes them one by one.
 
@@ -189,7 +136,9 @@ class StreamRowsStep(PlanNode):
     is_cascade: bool = False
 
 
-WholeWindowsStep: TypeAlias = StreamRegroupStep | StreamRankStep | StreamJoinStep
+# Rows with KEEP, SOURCE and WATERMARK; those with KEEP = FALSE pass through, a join's from its left
+# side
+WholeWindowsStep: TypeAlias = StreamRegroupStep | RankedRows | JoinedRows
 StreamStep: TypeAlias = StreamWindowStep | WholeWindowsStep
 
 

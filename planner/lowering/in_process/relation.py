@@ -63,7 +63,7 @@ class Relation:
     """Rows with the expressions that compute the columns of a query from them.
 
     Attributes:
-        below: PlanNode. None: the files of the table of `scan`.
+        below: Rows. None: the files of the table of `scan`.
         scan: Columns, as expressions over the columns of the rows, and filters.
     """
 

@@ -63,15 +63,11 @@ from planner.streams.tables import arrives_at_once, stream_tables, streams_of
 from planner.streams.time_columns import is_processing_time
 from planner.streams.update_identity import ranked_keys, updated_aggregate
 from runtime.spec.expressions import Expression
+from runtime.spec.in_process.relations import JoinedRows, RankedRows
 from runtime.spec.local import LocalStep, SqlRows, Streaming
 from runtime.spec.steps import MeasuredStep
 from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK, StreamSource
-from runtime.spec.stream_steps import (
-    StreamJoinStep,
-    StreamRankStep,
-    StreamRegroupStep,
-    WholeWindowsStep,
-)
+from runtime.spec.stream_steps import StreamRegroupStep, WholeWindowsStep
 from runtime.spec.windows import SessionWindow, Tumble
 
 # These nodes count their own rows
@@ -219,13 +215,12 @@ class WholeWindowsLowering(OperatorLowering):
             else:
                 check_flat(name, node.input.schema, "ORDER BY", span_of(ordered) or node.place)
             orders.append(rank_order(name, ordered))
-        step = StreamRankStep(
+        step = RankedRows(
             self.sql_step(select_from(rows, *items)),
+            function,
+            (first, last),
             by,
             tuple(orders),
-            function,
-            first,
-            last,
             node.rank_column,
             self.label(node),
             is_spread=chooses_first_rows(node),
@@ -258,13 +253,13 @@ class WholeWindowsLowering(OperatorLowering):
                 f"join bounded tables after the join of windows; {BATCH}",
                 node.place,
             )
-        step = StreamJoinStep(
+        step = JoinedRows(
             self.sql_step(left_rows),
             self.sql_step(right_rows),
             node.join_type,
-            node.window_keys,
-            node.keys,
+            (*node.window_keys, *node.keys),
             condition,
+            node.window_keys,
             self.label(node),
         )
         self.steps_on_windows[id(original)] = step

@@ -1,4 +1,4 @@
-"""Positions of rows that match in an equi-join."""
+"""Joins of rows that are held in memory."""
 
 from __future__ import annotations
 
@@ -7,9 +7,56 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import Int64Array, normalise_floats, one_chunk, validity
+from runtime.compute.arrow.batches import BATCH_ROWS, numbers, plain_batches
+from runtime.compute.arrow.evaluate import filter_mask
+from runtime.compute.kernels.columns import (
+    BoolArray,
+    Int64Array,
+    normalise_floats,
+    one_chunk,
+    validity,
+)
 from runtime.compute.kernels.grouping import MAX_CELLS
 from runtime.compute.kernels.key_digits import key_digits
+from runtime.spec.in_process.relations import JoinedRows
+
+
+def join_rows(
+    left: pa.RecordBatch, right: pa.RecordBatch, of: JoinedRows, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a join, with the columns of both sides or, of a filter, of the left one.
+
+    Args:
+        left: All rows of the left side.
+        right: All rows of the right side.
+        of: Keys, condition and type of the join.
+        schema: Columns of the result.
+    """
+    left_keys, right_keys = _keys(left, right, of.keys)
+    is_filter = of.join_type in ("LeftSemi", "LeftAnti")
+    left_matches = np.zeros(left.num_rows, np.bool_)
+    right_matches = np.zeros(right.num_rows, np.bool_)
+    for of_left, of_right in join_positions(
+        left_keys, right_keys, left.num_rows, right.num_rows, BATCH_ROWS
+    ):
+        if of.condition is not None or not is_filter:
+            pairs = _side_by_side(left, right, of_left, of_right)
+            if of.condition is not None:
+                holds = filter_mask([of.condition], pairs)
+                pairs = pairs.filter(holds)
+                mask = holds.to_numpy(zero_copy_only=False)
+                of_left, of_right = of_left[mask], of_right[mask]
+            if not is_filter:
+                yield from plain_batches(pairs, schema)
+        left_matches[of_left] = True
+        right_matches[of_right] = True
+    if is_filter:
+        chosen = left_matches == (of.join_type == "LeftSemi")
+        yield from plain_batches(left.filter(pa.array(chosen)), schema)
+    if of.join_type in ("LeftOuter", "FullOuter"):
+        yield from _without_match(left, left_matches, schema, is_left=True)
+    if of.join_type in ("RightOuter", "FullOuter"):
+        yield from _without_match(right, right_matches, schema, is_left=False)
 
 
 def join_positions(
@@ -61,3 +108,39 @@ def join_positions(
             places = np.repeat(first[start:end], counts) + within
             yield np.repeat(of_left[start:end], counts), of_right[places]
         start = end
+
+
+def _keys(
+    left: pa.RecordBatch, right: pa.RecordBatch, pairs: Sequence[tuple[str, str]]
+) -> tuple[list[pa.Array], list[pa.Array]]:
+    """Return the keys of both sides, cast to common types."""
+    keys: tuple[list[pa.Array], list[pa.Array]] = ([], [])
+    for of_left, of_right in pairs:
+        columns = left.column(of_left), right.column(of_right)
+        if columns[0].type != columns[1].type:
+            types = [pa.schema([("key", column.type)]) for column in columns]
+            common = pa.unify_schemas(types, promote_options="permissive").field(0).type
+            columns = columns[0].cast(common), columns[1].cast(common)
+        for side, column in zip(keys, columns, strict=True):
+            side.append(column)
+    return keys
+
+
+def _side_by_side(
+    left: pa.RecordBatch, right: pa.RecordBatch, of_left: Int64Array, of_right: Int64Array
+) -> pa.RecordBatch:
+    """Return pairs of rows by their positions."""
+    sides = left.take(numbers(of_left)), right.take(numbers(of_right))
+    columns = [column for side in sides for column in side.columns]
+    return pa.RecordBatch.from_arrays(columns, names=[*left.schema.names, *right.schema.names])
+
+
+def _without_match(
+    rows: pa.RecordBatch, has_match: BoolArray, schema: pa.Schema, *, is_left: bool
+) -> Iterator[pa.RecordBatch]:
+    """Yield a side's rows without a match, with NULL in the other side's columns."""
+    alone = rows.filter(pa.array(~has_match))
+    fields = list(schema)[rows.num_columns :] if is_left else list(schema)[: -rows.num_columns]
+    others = [pa.nulls(alone.num_rows, field.type) for field in fields]
+    columns = [*alone.columns, *others] if is_left else [*others, *alone.columns]
+    yield from plain_batches(pa.RecordBatch.from_arrays(columns, schema.names), schema)

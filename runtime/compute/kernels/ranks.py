@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,10 @@ from runtime.compute.kernels.columns import (
 )
 from runtime.compute.kernels.grouping import MAX_CELLS
 from runtime.compute.kernels.key_digits import key_digits
+from runtime.spec.expressions import RankOrder
+from runtime.spec.in_process.relations import RankedRows
+
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 _ALL_BUT_SIGN = np.int64((1 << 63) - 1)
 
@@ -84,6 +89,22 @@ def ranked_rows(
         rank = n_new - n_new[group_start] + 1
     is_in_range = (rank >= ranks[0]) & (rank <= ranks[1])
     return rows[is_in_range], rank[is_in_range]
+
+
+def codes_of(rows: pa.RecordBatch | pa.Table, order: Sequence[RankOrder]) -> list[Int64Array]:
+    """Return the codes of each part of an order, see `order_codes`."""
+    columns = ((rows.column(part.column), part) for part in order)
+    return [order_codes(c, part.is_descending, part.nulls_first) for c, part in columns]
+
+
+def rank_rows(rows: Rows, of: RankedRows) -> Rows:
+    """Return the rows with a requested rank, and the rank as last column, in the order of ranks."""
+    if not rows.num_rows:
+        return rows.append_column(of.column, pa.array([], pa.int32()))
+    by = [rows.column(name) for name in of.by]
+    places, ranks = ranked_rows(by, codes_of(rows, of.order), rows.num_rows, of.function, of.ranks)
+    ranked = rows.take(int64_array(places, None, pa.int64()))
+    return ranked.append_column(of.column, int64_array(ranks, None, pa.int32()))
 
 
 def _sort_rows(

@@ -171,6 +171,8 @@ class RankedRows(PlanNode):
         by: Columns that rows are grouped by.
         order: Sort order within a group.
         column: Name of the rank column.
+        label: Operator name for EXPLAIN ANALYZE; empty if it does not count this node.
+        is_spread: On a stream, whether one task has all rows of a group already.
     """
 
     input: PlanNode
@@ -179,6 +181,8 @@ class RankedRows(PlanNode):
     by: tuple[str, ...]
     order: tuple[RankOrder, ...]
     column: str
+    label: str = ""
+    is_spread: bool = False
 
 
 @dataclass(frozen=True)
@@ -208,7 +212,7 @@ class WindowedRows(PlanNode):
     before the end.
 
     Attributes:
-        input: PlanNode.
+        input: Rows.
         window: Window.
         time_column: Time column.
         time_type: `timestamp_ntz` or `timestamp`.
@@ -269,8 +273,11 @@ class JoinedRows(PlanNode):
         left: Left side.
         right: Right side.
         join_type: Inner, LeftOuter, RightOuter, FullOuter, LeftSemi or LeftAnti.
-        keys: Pairs of columns of one type that must be equal, left and right. NULL equals nothing.
+        keys: Pairs of columns that must be equal, left and right. NULL equals nothing.
         condition: Condition over the columns of both sides, or None.
+        window_keys: On a stream, the keys that are window columns: both sides emit a window in the
+            same micro-batch.
+        label: Operator name for EXPLAIN ANALYZE; empty if it does not count this node.
     """
 
     left: PlanNode
@@ -278,3 +285,5 @@ class JoinedRows(PlanNode):
     join_type: str
     keys: tuple[tuple[str, str], ...]
     condition: Expression | None = None
+    window_keys: tuple[tuple[str, str], ...] = ()
+    label: str = ""

@@ -14,16 +14,10 @@ from runtime.frames.expand import expand_sql
 from runtime.frames.meter import Meter, Wrap, unmeasured
 from runtime.frames.reports import ROWS_METRIC
 from runtime.frames.views import Bounded, sql_dataframe, temporary_view
-from runtime.spec.in_process.relations import WindowedRows
+from runtime.spec.in_process.relations import JoinedRows, RankedRows, WindowedRows
 from runtime.spec.steps import MeasuredStep, PlanNode, SqlStep
 from runtime.spec.stream import KEEP, ROW_KIND
-from runtime.spec.stream_steps import (
-    StreamJoinStep,
-    StreamRankStep,
-    StreamRegroupStep,
-    StreamWindowStep,
-    WatermarkedRowsStep,
-)
+from runtime.spec.stream_steps import StreamRegroupStep, StreamWindowStep, WatermarkedRowsStep
 from runtime.streaming.current_watermark import with_watermark
 from runtime.streaming.execute.local_stage import stream_local_stage
 from runtime.streaming.execute.output import decode_output, operator_output
@@ -48,7 +42,7 @@ def streaming_dataframe(
 
     Args:
         spark: Session.
-        step: PlanNode.
+        step: Node.
         options: Options of the stream.
         bounded: Runs steps that read no stream.
         meter: Counts rows at the operators. None means no metrics.
@@ -65,9 +59,9 @@ def streaming_dataframe(
             return sql_dataframe(spark, step, child)
         case StreamRegroupStep():
             return regroup(spark, step, child, options.partitions, _wrap(meter, step.label))
-        case StreamRankStep():
+        case RankedRows():
             return rank(step, child, options.partitions, _wrap(meter, step.label))
-        case StreamJoinStep():
+        case JoinedRows():
             return join(step, child, options.partitions, _wrap(meter, step.label))
         case WindowedRows():
             with temporary_view(spark, child(step.input)) as source:

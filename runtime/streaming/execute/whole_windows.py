@@ -20,9 +20,10 @@ from runtime.local.stage import buffer_plan
 from runtime.local.streaming.plan import local_sql
 from runtime.names import quote_name
 from runtime.spark.workers import prepare_worker
+from runtime.spec.in_process.relations import JoinedRows, RankedRows
 from runtime.spec.steps import PlanNode
 from runtime.spec.stream import KEEP, LATE_ROW
-from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep, StreamRegroupStep
+from runtime.spec.stream_steps import StreamRegroupStep
 from runtime.streaming.execute.output import MARKS
 from runtime.streaming.operators.whole_windows import (
     IS_LEFT,
@@ -30,7 +31,7 @@ from runtime.streaming.operators.whole_windows import (
     Evaluate,
     evaluate_windows,
     join_sides,
-    rank_rows,
+    ranked_rows,
     regroup_rows,
 )
 
@@ -46,7 +47,7 @@ def regroup(
 
     Args:
         spark: Session.
-        step: PlanNode.
+        step: Node.
         child: Runs the steps below.
         partitions: Parallelism.
         wrap: Wraps a Python stage to measure it.
@@ -67,16 +68,16 @@ def regroup(
     return _evaluate(exchanged, fields, evaluate, wrap)
 
 
-def rank(step: StreamRankStep, child: Child, partitions: int, wrap: Wrap) -> DataFrame:
-    """Rank results of windows; see StreamRankStep. Arguments as in `regroup`."""
+def rank(step: RankedRows, child: Child, partitions: int, wrap: Wrap) -> DataFrame:
+    """Rank results of windows; see `RankedRows`. Arguments as in `regroup`."""
     rows = child(step.input)
-    fields = [*_data_fields(rows), StructField(step.rank_column, IntegerType())]
+    fields = [*_data_fields(rows), StructField(step.column, IntegerType())]
     exchanged = rows if step.is_spread else _exchange(rows, step.by, partitions)
-    return _evaluate(exchanged, fields, partial(rank_rows, step=step), wrap)
+    return _evaluate(exchanged, fields, partial(ranked_rows, of=step), wrap)
 
 
-def join(step: StreamJoinStep, child: Child, partitions: int, wrap: Wrap) -> DataFrame:
-    """Join results of equal windows; see StreamJoinStep. Arguments as in `regroup`."""
+def join(step: JoinedRows, child: Child, partitions: int, wrap: Wrap) -> DataFrame:
+    """Join results of equal windows; see `JoinedRows`. Arguments as in `regroup`."""
     left, right = child(step.left), child(step.right)
     right_fields = _data_fields(right)
     fields = _data_fields(left)
@@ -91,7 +92,7 @@ def join(step: StreamJoinStep, child: Child, partitions: int, wrap: Wrap) -> Dat
     if LATE_ROW in right.columns:
         needed |= F.col(quote_name(LATE_ROW)).isNotNull()
     both = sides[0].unionByName(sides[1].where(needed), allowMissingColumns=True)
-    evaluate = partial(join_sides, step=step, right_columns=[f.name for f in right_fields])
+    evaluate = partial(join_sides, of=step, right_columns=[f.name for f in right_fields])
     return _evaluate(_exchange(both, (_WINDOW,), partitions), fields, evaluate, wrap)
 
 

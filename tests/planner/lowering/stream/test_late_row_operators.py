@@ -19,8 +19,9 @@ from planner.optimizer import Options
 from planner.rules.split_window_aggregate import split_window_aggregate
 from planner.sql.build import column
 from runtime.errors import AnalysisError
+from runtime.spec.in_process.relations import RankedRows
 from runtime.spec.stream import LATE_ROW
-from runtime.spec.stream_steps import StreamRankStep, StreamWindowStep
+from runtime.spec.stream_steps import StreamWindowStep
 from runtime.spec.table import Column, Watermark
 from runtime.spec.windows import SessionWindow, Tumble
 from tests.planner.catalog import Catalog
@@ -133,7 +134,7 @@ def test_late_rows_pass_through_ranks():
     )  # fmt: skip
     assert late_row_targets(ranked) == {0: "too_late"}
     step = lower_stream(ranked, CATALOG, "UTC").rows_with_late
-    (rank,) = steps_in(step, StreamRankStep)
+    (rank,) = steps_in(step, RankedRows)
     assert LATE_ROW in rank.input.sql and LATE_ROW in step.sql
 
 

@@ -12,19 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.arrow.expressions import to_arrow_expression
-from runtime.compute.kernels.ranks import order_codes, ranked_rows
+from runtime.compute.kernels.ranks import order_codes, rank_rows, ranked_rows
 from runtime.local.stage import BufferPlan
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.expressions import RankOrder
+from runtime.spec.in_process.relations import JoinedRows, RankedRows
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
-from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep
 from runtime.spec.table import Column
 from runtime.spec.windows import Tumble
 from runtime.streaming.operators.whole_windows import (
     IS_LEFT,
     evaluate_windows,
     join_sides,
-    rank_rows,
     regroup_rows,
 )
 from sqlwin.parser.parser import parse_query
@@ -99,7 +98,7 @@ def test_joins_pair_the_rows_of_equal_windows_and_keys(
             "k1": pa.array([None] * n_left + [k for _, k in right], pa.int32()),
         }
     )
-    step = StreamJoinStep(None, None, join_type, (("w", "w1"),), (("k", "k1"),))  # type: ignore[arg-type]
+    step = JoinedRows(None, None, join_type, (("w", "w1"), ("k", "k1")))  # type: ignore[arg-type]
     result = join_sides(table, step, ["w1", "k1"])
     pairs = [(a, b) for a in left for b in right if a == b and a[1] is not None]
     lone_left = [a for a in left if a[1] is None or a not in right]
@@ -141,7 +140,7 @@ def test_outer_joins_keep_rows_without_a_match(
     tree = parse_query(f"SELECT * FROM t WHERE {condition}").args["where"].this
     holds = to_arrow_expression(tree, schema, "UTC")
     assert not isinstance(holds, str)
-    step = StreamJoinStep(None, None, join_type, (("w", "w1"),), (), holds)  # type: ignore[arg-type]
+    step = JoinedRows(None, None, join_type, (("w", "w1"),), holds)  # type: ignore[arg-type]
     result = join_sides(table, step, ["w1", "b"])
     is_semi = join_type in ("LeftSemi", "LeftAnti")
     names = ["w", "a"] if is_semi else ["w", "a", "w1", "b"]
@@ -209,7 +208,7 @@ def test_rows_of_a_window_are_grouped_again() -> None:
 
 @pytest.mark.parametrize("n_kept", [0, 3])
 def test_rows_that_tell_a_watermark_pass(n_kept: int) -> None:
-    step = StreamRankStep(None, ("w",), (RankOrder("v", True, False),), "ROW_NUMBER", 1, 2, "rn")  # type: ignore[arg-type]
+    step = RankedRows(None, "ROW_NUMBER", (1, 2), ("w",), (RankOrder("v", True, False),), "rn")  # type: ignore[arg-type]
     batch = pa.RecordBatch.from_pydict(
         {
             "w": pa.array([None, *[7] * n_kept], pa.int64()),
