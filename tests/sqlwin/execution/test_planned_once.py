@@ -16,7 +16,11 @@ from sqlglot.tokens import Tokenizer
 
 import sqlwin
 from planner.explain.document import Document
+from planner.lowering.batch import lower
 from runtime.errors import SqlwinError
+from runtime.spec.exchange import MergedWindows
+from runtime.spec.in_process.step import InProcessStep
+from runtime.spec.steps import PlanNode
 from sqlwin.cli.explain import explain_scripts
 from sqlwin.cli.run import ScriptPresenter, run_scripts
 from sqlwin.console.scripts import read_scripts
@@ -25,6 +29,7 @@ from sqlwin.display.progress import ProgressBar
 from sqlwin.execution import lowered as lowered_module
 from sqlwin.execution import planning, statement_sets
 from sqlwin.parser.base import TokenParser
+from sqlwin.statements.nodes import Query
 
 TUMBLE = "TABLE(TUMBLE(TABLE rides, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
 QUERY = (
@@ -231,3 +236,40 @@ def test_explain_plans_a_statement_once(
     calls.clear()
     assert "Optimized Physical Plan" in Document(SessionControl(rides).query_documents(QUERY)).text
     assert (calls["planned"], calls["lowered"]) == (1, n_lowered)
+
+
+WINDOWS = {
+    "TUMBLE": "TUMBLE(TABLE rides, DESCRIPTOR(ts), INTERVAL '1' HOUR)",
+    "HOP": "HOP(TABLE rides, DESCRIPTOR(ts), INTERVAL '15' MINUTE, INTERVAL '1' HOUR)",
+    "CUMULATE": "CUMULATE(TABLE rides, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '1' DAY)",
+    "SESSION": "SESSION(TABLE rides PARTITION BY city, DESCRIPTOR(ts), INTERVAL '1' HOUR)",
+}
+AGGREGATES = (
+    "SUM(fare) AS s",
+    "COUNT(DISTINCT fare) AS s",
+    "AVG(fare) FILTER (WHERE fare > 1) AS s",
+)
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("aggregate", AGGREGATES)
+def test_this_process_and_spark_run_the_same_windows(
+    window: str, aggregate: str, rides: sqlwin.Session
+) -> None:
+    sql = (
+        f"SELECT city, window_end, {aggregate} FROM TABLE({WINDOWS[window]}) "
+        "GROUP BY city, window_start, window_end"
+    )
+    rides.execute("SET 'sqlwin.in-process.max-bytes' = '1 mb'")
+    control, plans = SessionControl(rides), rides._runner.plans
+    ((_, statement),) = control.statements(sql, None, None)
+    assert isinstance(statement, Query)
+    here = control.place_of(statement)
+    plan = plans.plan(statement.ast, statement.text)
+    assert isinstance(here, InProcessStep)
+    on_spark = lower(plan.physical, plans.time_zone)
+    assert merged_windows(here.rows) == merged_windows(on_spark) != []
+
+
+def merged_windows(plan: PlanNode) -> list[PlanNode]:
+    return [node for node in plan.walk() if isinstance(node, MergedWindows)]
