@@ -6,7 +6,6 @@ Every import counts, also one inside a function or under `TYPE_CHECKING`.
 from __future__ import annotations
 
 import ast
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+from runtime.connectors.registry import BUILT_IN
 
 ROOT = Path(__file__).parents[1]
 MAX_FILES_OF_A_FOLDER = 18
@@ -52,11 +53,7 @@ MAY_IMPORT = {
         "runtime runtime.options runtime.frames runtime.spark runtime.spec "
         "confluent_kafka fastavro numpy pyarrow pyspark"
     ),
-    "runtime.connectors.registry": (
-        "runtime runtime.connectors runtime.connectors.filesystem runtime.connectors.kafka "
-        "runtime.connectors.lake runtime.connectors.postgres runtime.options runtime.frames pyarrow "
-        "runtime.spark runtime.spec pyspark"
-    ),
+    "runtime.connectors.registry": ("runtime runtime.connectors runtime.options runtime.spec"),
     "runtime.connectors.kafka": (
         "runtime runtime.connectors runtime.options runtime.frames runtime.scan "
         "runtime.spark runtime.spec confluent_kafka numpy pyarrow pyspark"
@@ -381,12 +378,8 @@ def may_import_connector(module: str, imported: str) -> bool:
 
 @cache
 def connectors() -> frozenset[str]:
-    """The packages and modules below `runtime.connectors` that define a connector."""
-    return frozenset(
-        place_of(module)
-        for module, path in modules().items()
-        if re.search(r"^(\w+_)?CONNECTOR = Connector\(", path.read_text(), re.MULTILINE)
-    )
+    """The packages and modules below `runtime.connectors` that the registry loads by name."""
+    return frozenset(place_of(place.partition(":")[0]) for place in BUILT_IN.values())
 
 
 def place_of(module: str) -> str:

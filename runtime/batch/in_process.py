@@ -29,7 +29,7 @@ from runtime.compute.arrow.batches import BATCH_ROWS, as_batch, numbers, plain_b
 from runtime.compute.arrow.evaluate import evaluate
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import Int64Array, int64_values
-from runtime.connectors.registry import read_in_process
+from runtime.connectors.registry import open_table
 from runtime.spec.aggregates import (
     Accumulator,
     ApproxCountDistinct,
@@ -171,8 +171,9 @@ class _Run:
                 yield from self._of_files(rows, None)
             case TextRows():
                 yield from self._of_text(rows)
-            case DatabaseRows():
-                yield from self._counts.count(read_in_process(rows.source))
+            case DatabaseRows(source=source):
+                read = open_table(source.table).read_in_process(source.columns, source.filters)
+                yield from self._counts.count(read)
             case MergedWindows():
                 yield from self._windows(rows)
             case ProjectedRows(input=FileRows() as files):

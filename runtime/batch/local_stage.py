@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from runtime.compute.kernels.session import chain_partials
 from runtime.compute.values.percentiles import condense
-from runtime.connectors.registry import message_source
+from runtime.connectors.registry import open_table
 from runtime.frames.blobs import Emit, large_tables, map_in_arrow
 from runtime.frames.file_jobs import row_group_selector
 from runtime.frames.meter import ArrowFunction, Wrap
@@ -217,7 +217,7 @@ def _messages_stage(
     plan = buffer_plan(step, *scan_projection(step.source), buffer_bytes)
     counter = None if scan_counts is None else scan_counts.counter(step.time_column)
     columns = step.source.columns
-    source = message_source(spark, step.source.source.table)
+    source = open_table(step.source.source.table).messages(spark)
     reader = source.reader(columns, is_stream=False)
     portions = source.batch_splits(spark.sparkContext.defaultParallelism * SPLITS_PER_CORE)
     numbers, shipped = item_rows(spark, portions)

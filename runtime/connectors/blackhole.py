@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from runtime.connectors.connector import Connector
-from runtime.connectors.declarations import check_plain_table
+from runtime.connectors.connector import Table
 from runtime.connectors.writing import compute
 from runtime.frames.arrow_rows import BatchRows
-from runtime.spec.sink import SinkMode, StreamSink
-from runtime.spec.table import TableSpec
-
-
-def write_arrow(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
-    """Count the rows where they are computed as Arrow, without passing them to the JVM."""
-    if rows.in_process is not None:
-        return sum(batch.num_rows for batch in rows.in_process.batches())
-    assert rows.arrow is not None
-    return sum(part.n_rows for part in rows.arrow.then(_count, "n_rows BIGINT").collect())
+from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 
 
 def _count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -37,13 +27,27 @@ class BlackholeSink(StreamSink):
         rows.write.format("noop").mode("overwrite").save()
 
 
-CONNECTOR = Connector(
-    "blackhole",
-    partial(check_plain_table, {}),
-    write=lambda dataframe, spec, overwrite: compute(dataframe),
-    write_arrow=write_arrow,
-    needs_spark=lambda spark, spec: None,
-    open_sink=lambda rows, spec, writer: BlackholeSink(),
-    write_stream=lambda rows, spec: rows.writeStream.format("noop"),
-    mode=SinkMode.CHANGELOG,
-)
+class BlackholeTable(Table):
+    """Table whose rows are discarded."""
+
+    can_write = True
+    sink_mode = SinkMode.CHANGELOG
+
+    def write(self, rows: BatchRows, *, overwrite: bool) -> int:
+        """Count the rows. Arrow rows are counted where they are computed, without the JVM."""
+        if rows.in_process is not None:
+            return sum(batch.num_rows for batch in rows.in_process.batches())
+        if rows.arrow is not None:
+            return sum(part.n_rows for part in rows.arrow.then(_count, "n_rows BIGINT").collect())
+        return compute(rows.dataframe)
+
+    def why_spark_writes(self, spark: SparkSession) -> None:
+        """Return None: this process discards its own rows."""
+
+    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> BlackholeSink:
+        """Return the sink for a stream that Spark does not write alone."""
+        return BlackholeSink()
+
+    def spark_writer(self, rows: DataFrame) -> DataStreamWriter:
+        """Return Spark's own sink that discards rows."""
+        return rows.writeStream.format("noop")

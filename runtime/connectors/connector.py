@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
-from runtime.errors import SetupError, SqlwinError
+from runtime.connectors.declarations import check_columns, is_known_type
+from runtime.errors import CatalogError, SetupError, SqlwinError
 from runtime.frames.arrow_rows import BatchRows
-from runtime.spark.errors import translate
+from runtime.options.checks import check_options, check_stream_options
+from runtime.options.known import Options
+from runtime.options.lookup import lookup_reload
+from runtime.spark.errors import translate, translate_spark_errors
 from runtime.spec.expressions import Expression
 from runtime.spec.in_process.text import TextSource
 from runtime.spec.scan import ScanSource
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
-from runtime.spec.source import FileLog, InputChecks, SplitSource, SplitTable
-from runtime.spec.table import Column, TableColumn, TableSpec
+from runtime.spec.source import FileLog, InputChecks, MessageSource, SplitSource, SplitTable
+from runtime.spec.table import (
+    LOOKUP_OPTIONS,
+    OPTIONS_OF_STREAMS,
+    Column,
+    Reload,
+    TableColumn,
+    TableSpec,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.datasource import DataSource
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+    from pyspark.sql.types import StructType
 
 # Parts of Spark that PySpark's own package does not include
 KAFKA_PACKAGE = "spark-sql-kafka-0-10"
@@ -30,129 +43,342 @@ NO_AVRO = ("AVRO_DATA_SOURCE_NOT_ENABLED", "_LEGACY_ERROR_TEMP_1139")
 # Spark 4 is built only with Scala 2.13
 _SCALA = "2.13"
 
-Validate = Callable[[TableSpec], None]
-Read = Callable[["SparkSession", TableSpec], "DataFrame"]
-# Function that writes rows to a table and returns their number, if known; True replaces existing
-# rows
-Write = Callable[["DataFrame", TableSpec, bool], int | None]
-# Like Write, for rows that workers also have as Arrow
-WriteArrow = Callable[[BatchRows, TableSpec, bool], int | None]
-# Function that returns why Spark has to write rows computed in this process, or None
-NeedsSpark = Callable[["SparkSession", TableSpec], str | None]
-# Function that opens a table for a stream's micro-batches, given a DataFrame with their columns
-OpenSink = Callable[["DataFrame", TableSpec, StreamWriter], StreamSink]
-WriteStream = Callable[["DataFrame", TableSpec], "DataStreamWriter"]
-Explain = Callable[[TableSpec, Exception], SqlwinError]
-Scan = Callable[
-    ["SparkSession", TableSpec, Sequence[Column], Sequence[Expression]],
-    ScanSource | SplitTable | str,
-]
 
+class Connector(Protocol):
+    """Kind of tables: the object of an entry point, such as a class derived from `Table`.
 
-class ReadsChanges(Protocol):
-    """Function that returns the table of the changes of a table's rows."""
+    Its name, the value of 'connector', is the name of the entry point.
+    """
 
-    def __call__(self, spec: TableSpec, *, is_bounded: bool) -> TableSpec:
-        """Return the table. `is_bounded`: whether it ends with the changes that exist now."""
+    @property
+    def can_write(self) -> bool:
+        """Whether its tables can be written; see `Table`."""
 
+    @property
+    def sink_mode(self) -> SinkMode | None:
+        """Rows of a stream that its tables accept; see `Table`."""
 
-ReadInProcess = Callable[
-    [TableSpec, Sequence[Column], Sequence[Expression]], Iterator["pa.RecordBatch"]
-]
+    def open(self, spec: TableSpec) -> Table:
+        """Return the table of a definition, which may be wrong: `Table.validate` checks it."""
 
 
 @dataclass(frozen=True)
-class Connector:
-    """Functions that check, read and write tables of one connector, in batch and streaming.
+class Table:
+    """Table of a connector: answers to all questions about its definition and its rows.
 
-    A connector with `write` also has `open_sink`, `write_stream` or both. A connector without
-    `write` has neither: it is only a source.
+    This class answers for a table without rows and abilities. A connector derives a class and
+    overrides the answers that differ: `read` or `stream` for a source, `write` for a sink.
 
     Attributes:
-        name: Value of 'connector'.
-        validate: Checks the definition in CREATE TABLE without looking at data.
-        read: Reads the existing rows. None if the table can be read only as a stream, or not at
-            all.
-        stream: Reads the rows as a stream. None if that is not supported.
-        is_unbounded: Whether a table is unbounded, unless the run is set to batch.
-        streams_bounded: Whether a bounded table can be read as a stream that ends.
-        write: Writes the rows of a batch. None if the table cannot be written.
-        write_arrow: Variant of `write` for rows that are Arrow, in workers or in this process. None
-            if there is no faster way.
-        write_by_order: Variant of `write` for ordered rows: of several with the same PRIMARY KEY it
-            keeps the last. None if `write` keeps all rows.
-        needs_spark: Returns why `write_arrow` needs Spark for rows of this process. None: always.
-        overwrites: Whether `write` can replace existing rows.
-        open_sink: Opens a table for single micro-batches. None if only Spark can write them.
-        write_stream: Spark's own streaming sink, used if the stream writes nothing else.
-        in_batches: Whether micro-batches are written one by one even in that case.
-        mode: Rows of a stream that the table accepts.
-        idle_options: Lower-case names of options that are accepted without effect.
-        explain: Translates a Spark error about a table of the connector. None for the standard
-            translation.
-        split: Spark SQL over a table's columns for the number of a row's split, an INT from 0;
-            raises CatalogError if the columns do not determine it. None without splits.
-        has_splits: Whether tasks that read a table themselves know the split number.
-        scan: Returns a batch scan of some columns and filters for tasks to read without Spark, or
-            the reason why they cannot. None if only Spark reads the tables.
-        text: Returns the text files of a table that this process reads, for some columns, or the
-            reason why it cannot; None for tables of other formats. None if there are no text files.
-        stream_scan: Returns a stream scan of some columns for tasks to read without Spark, or the
-            reason why they cannot. None if only Spark reads the streams.
-        splits: Returns the splits of a table for tasks. None if tasks do not read splits.
-        check_input: Returns the checks of a stream's input, for its tables of this connector and
-            Spark's log of the files to read. None if there is nothing to check.
-        read_in_process: Reads columns of a table in this process as Arrow, without Spark; rows
-            that do not satisfy the filters may be left out. None if it cannot.
-        brings_columns: Whether the table itself defines its columns.
-        stored_columns: Returns the columns of a table that CREATE TABLE does not declare, and
-            fixes them. None if they are declared, or found when the table is read.
-        open_storage: Opens storage in this process under an id, for a new table. Its lifetime is
-            the returned object's. None if rows are stored elsewhere.
-        note: Returns a note about a table that a query reads, such as that it has no files yet, or
-            None.
-        file_format: Format of a table's files if Spark's own reader reads them.
-        changes: Returns the table of the changes of a table's rows, with CHANGE_COLUMNS. None if
-            rows do not change, or their changes cannot be read.
-        has_versions: Whether a DataFrame always reads the same version of the table.
+        spec: Definition, with the options of all connectors.
+        options: Options of the connector.
+        can_stream: Whether `stream` reads rows.
+        can_stream_bounded: Whether `stream` also reads a bounded table, and then ends.
+        can_write: Whether `write` writes rows, and `spark_writer` or `open_sink` a stream.
+        can_overwrite: Whether `write` can replace existing rows.
+        sink_mode: Rows of a stream that the table accepts. None if only Spark writes streams, so
+            that `open_sink` cannot open the table.
+        is_read_in_process: Whether this process can read the table without Spark, see
+            `read_in_process`; files are handled separately.
+        brings_columns: Whether the table itself defines its columns, as lake tables do.
     """
 
-    name: str
-    validate: Validate
-    read: Read | None = None
-    stream: Read | None = None
-    is_unbounded: Callable[[TableSpec], bool] = lambda spec: False
-    streams_bounded: bool = False
-    write: Write | None = None
-    write_arrow: WriteArrow | None = None
-    write_by_order: Write | None = None
-    needs_spark: NeedsSpark | None = None
-    overwrites: bool = False
-    open_sink: OpenSink | None = None
-    write_stream: WriteStream | None = None
-    in_batches: Callable[[TableSpec], bool] = lambda spec: False
-    mode: SinkMode = SinkMode.APPEND
-    idle_options: frozenset[str] = frozenset()
-    explain: Explain | None = None
-    split: Callable[[TableSpec], str] | None = None
-    has_splits: Callable[[TableSpec], bool] = lambda spec: False
-    scan: Scan | None = None
-    text: Callable[[SparkSession, TableSpec, Sequence[Column]], TextSource | str | None] | None = (
-        None
-    )
-    stream_scan: Callable[[SparkSession, TableSpec, Sequence[Column]], SplitTable | str] | None = (
-        None
-    )
-    splits: Callable[[SparkSession, TableSpec], SplitSource] | None = None
-    check_input: Callable[[SparkSession, Sequence[TableSpec], FileLog], InputChecks] | None = None
-    read_in_process: ReadInProcess | None = None
-    brings_columns: bool = False
-    stored_columns: Callable[[TableSpec], tuple[TableColumn, ...]] | None = None
-    open_storage: Callable[[str], object] | None = None
-    note: Callable[[SparkSession, TableSpec], str | None] = lambda spark, spec: None
-    file_format: Callable[[TableSpec], str | None] = lambda spec: None
-    changes: ReadsChanges | None = None
-    has_versions: bool = False
+    spec: TableSpec
+    options: ClassVar[Options] = {}
+    can_stream: ClassVar[bool] = False
+    can_stream_bounded: ClassVar[bool] = False
+    can_write: ClassVar[bool] = False
+    can_overwrite: ClassVar[bool] = False
+    sink_mode: ClassVar[SinkMode | None] = None
+    is_read_in_process: ClassVar[bool] = False
+    brings_columns: ClassVar[bool] = False
+
+    @classmethod
+    def open(cls, spec: TableSpec) -> Table:
+        """Return the table of a definition; see `Connector`."""
+        return cls(spec)
+
+    # -- its definition ----------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Check the definition without looking at data.
+
+        Raises:
+            CatalogError: An option or a column is wrong; the message names it and the nearest valid
+                name.
+        """
+        self.without_shared_options().validate()
+
+    def validate(self) -> None:
+        """Check a definition with only the connector's options. See `check`."""
+        check_options(self.spec, self.options)
+        check_columns(self.spec)
+
+    def without_shared_options(self) -> Self:
+        """Return the table with only the options of its connector, after a check of the others.
+
+        Raises:
+            CatalogError: An option that all connectors share is wrong.
+        """
+        self.reload()
+        shared: tuple[str, ...] = LOOKUP_OPTIONS
+        if self.can_stream:
+            check_stream_options(self.spec)
+            shared = OPTIONS_OF_STREAMS
+        own = (option for option in self.spec.options if option[0].lower() not in shared)
+        return replace(self, spec=replace(self.spec, options=tuple(own)))
+
+    def reload(self) -> Reload | None:
+        """Return when a table that is joined to a stream is read again; None: in each micro-batch.
+
+        Raises:
+            CatalogError: An option of the cache is wrong, or reading the table again would not
+                change its rows.
+        """
+        return lookup_reload(self.spec)
+
+    @property
+    def idle_options(self) -> tuple[str, ...]:
+        """Options of the table that are accepted and have no effect, as written."""
+        idle = {name.lower() for name, option in self.options.items() if not option.has_effect}
+        return tuple(name for name, _ in self.spec.options if name.lower() in idle)
+
+    @property
+    def knows_types(self) -> bool:
+        """Whether the declared types are known without asking Java."""
+        return all(map(is_known_type, self.spec.physical_columns))
+
+    def stored_columns(self) -> tuple[TableColumn, ...] | None:
+        """Return the columns that the table has in its store and CREATE TABLE fixes, or None.
+
+        Raises:
+            SqlwinError: The store is unavailable, or has no such table.
+        """
+        return None
+
+    def with_storage(self) -> tuple[TableSpec, object]:
+        """Open empty storage for a new table if its connector stores rows in this process.
+
+        Returns:
+            The definition with the id of its storage, and the owner of the storage, which lives as
+            long as the owner. The definition unchanged and None if its rows are elsewhere.
+        """
+        return self.spec, None
+
+    # -- its rows ----------------------------------------------------------------------------------
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether the table is unbounded, unless the run is set to batch."""
+        return False
+
+    def rows(self, spark: SparkSession, *, is_stream: bool = False) -> DataFrame:
+        """Return the rows with the declared columns in order, computed ones included.
+
+        Raises:
+            CatalogError: The declaration is wrong, the data has other columns, or the table cannot
+                be read in this way.
+            ExecutionError: The data does not exist or cannot be read.
+            SetupError: A Spark package is missing.
+        """
+        from runtime.connectors.columns import add_computed
+        from runtime.frames.pushdown import without_pushdown
+
+        own = self.without_shared_options()
+        own.validate()
+        try:
+            rows = own.stream(spark) if is_stream else own.read(spark)
+            return add_computed(without_pushdown(rows, own.file_format), own.spec)
+        except SqlwinError:
+            raise
+        except Exception as error:
+            # otherwise the caller can translate it better, because it has the statement
+            if (explained := own.explain(error)) is None:
+                raise
+            raise explained from error
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Return the existing rows with the physical columns. See `rows`."""
+        connector = self.spec.connector
+        if self.can_stream:
+            raise CatalogError(
+                f"table `{self.spec.name}` is unbounded: connector '{connector}' is read as a "
+                "stream",
+                subjects=(f"'{connector}'", self.spec.name),
+                hint="SET 'execution.runtime-mode' = 'automatic'",
+            )
+        raise CatalogError(
+            f"table `{self.spec.name}` cannot be read: connector '{connector}' is a sink only",
+            subjects=(f"'{connector}'", self.spec.name),
+            hint="use INSERT INTO to write to it",
+        )
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """Return the rows as they arrive with the physical columns. See `rows`."""
+        raise AssertionError(f"can_stream of '{self.spec.connector}' is false")
+
+    @property
+    def file_format(self) -> str:
+        """Format of the table's files if Spark's own reader reads them, or an empty text."""
+        return ""
+
+    def explain(self, error: Exception) -> SqlwinError | None:
+        """Translate an error of Spark about the table. None for the standard translation."""
+        return None
+
+    def note(self, spark: SparkSession) -> str | None:
+        """Return a note about the table that a query reads, such as missing files, or None."""
+        return None
+
+    def changes(self, *, is_bounded: bool) -> TableSpec | None:
+        """Return the table of the changes of this table's rows, with CHANGE_COLUMNS.
+
+        None if rows do not change, or their changes cannot be read.
+
+        Args:
+            is_bounded: Whether it ends with the changes that exist now.
+        """
+        return None
+
+    # -- its rows without Spark --------------------------------------------------------------------
+
+    def scan(
+        self, spark: SparkSession, columns: Sequence[Column], filters: Sequence[Expression]
+    ) -> ScanSource | SplitTable | str:
+        """Return a batch scan for tasks to read without Spark, or the reason why they cannot.
+
+        Args:
+            spark: Session, whose settings matter.
+            columns: Required columns with the types that Spark reports.
+            filters: Conditions on them; files in which they cannot be true may be left out.
+        """
+        return f"Spark reads tables of connector '{self.spec.connector}'"
+
+    def stream_scan(self, spark: SparkSession, columns: Sequence[Column]) -> SplitTable | str:
+        """Return a stream's scan for tasks to read without Spark, or why not. See `scan`."""
+        return f"Spark reads streams of connector '{self.spec.connector}'"
+
+    def text(self, spark: SparkSession, columns: Sequence[Column]) -> TextSource | str | None:
+        """Return the text files that this process reads, or the reason why it cannot. See `scan`.
+
+        None if the table has no text files.
+        """
+        return None
+
+    def read_in_process(
+        self, columns: Sequence[Column], filters: Sequence[Expression]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read columns in this process; rows that do not satisfy the filters may be left out.
+
+        Raises:
+            SqlwinError: The table cannot be read.
+        """
+        raise AssertionError(f"is_read_in_process of '{self.spec.connector}' is false")
+
+    def splits(self, spark: SparkSession) -> SplitSource:
+        """Return the splits of a table whose scan is a SplitTable, for tasks."""
+        return self.messages(spark)
+
+    def messages(self, spark: SparkSession) -> MessageSource:
+        """Return the splits of a table that batch queries read split by split, too."""
+        raise AssertionError(f"tables of '{self.spec.connector}' have no splits")
+
+    @property
+    def has_splits(self) -> bool:
+        """Whether tasks that read the table know the split number of a row."""
+        return False
+
+    def split_sql(self) -> str | None:
+        """Return Spark SQL for the number of a stream row's split, an INT from 0, or None.
+
+        Raises:
+            CatalogError: The table has no column from which it follows.
+        """
+        return None
+
+    def check_input(self, spark: SparkSession, log: FileLog) -> InputChecks | None:
+        """Return the checks of a stream's input, or None if there is nothing to check.
+
+        Args:
+            spark: Spark session.
+            log: Spark's log of the files to read.
+        """
+        return None
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def insert(self, rows: BatchRows, *, overwrite: bool) -> int | None:
+        """Write all rows of a query and return their number, if known.
+
+        Columns are matched by position and cast to the declared types. A failed job leaves nothing
+        that readers would see. Overwriting replaces existing rows, or in a partitioned table the
+        partitions that get rows. Of several ordered rows with the same PRIMARY KEY, the last is
+        kept.
+
+        Raises:
+            ExecutionError: The query or the writing failed.
+        """
+        from runtime.connectors.writing import name_output_in_errors, to_declared_types
+
+        with name_output_in_errors(self.spec), self.errors():
+            if not (rows.are_arrow and self.takes(rows.schema)):
+                fitted = BatchRows.of(to_declared_types(rows.dataframe, self.spec))
+                rows = replace(fitted, are_ordered=rows.are_ordered)
+            return self.write(rows, overwrite=overwrite)
+
+    def write(self, rows: BatchRows, *, overwrite: bool) -> int | None:
+        """Write rows with the declared columns and return their number, if known. See `insert`."""
+        raise AssertionError(f"can_write of '{self.spec.connector}' is false")
+
+    def why_spark_writes(self, spark: SparkSession) -> str | None:
+        """Return why Spark has to write rows computed in this process, or None."""
+        return f"Spark writes tables of connector '{self.spec.connector}'"
+
+    def takes(self, schema: StructType) -> bool:
+        """Return whether the table takes rows without casts: with the declared names and types."""
+        from runtime.connectors.writing import is_declared
+
+        return is_declared(schema, self.spec)
+
+    def written_types(self) -> dict[str, str]:
+        """Return the Spark types with which the table is written, by column.
+
+        Raises:
+            CatalogError: A type is not one of Spark's.
+        """
+        from runtime.connectors.writing import declared_types
+
+        types = declared_types(self.spec)
+        columns = self.spec.physical_columns
+        return {c.name: type_.simpleString() for c, type_ in zip(columns, types, strict=True)}
+
+    @property
+    def is_updated_by_key(self) -> bool:
+        """Whether the rows of a stream replace those with the same PRIMARY KEY."""
+        return self.sink_mode is SinkMode.UPSERT and bool(self.spec.primary_key)
+
+    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> StreamSink:
+        """Open the table for the micro-batches of a stream, if it has a `sink_mode`.
+
+        Args:
+            rows: Rows with the columns of the micro-batches.
+            writer: Stream that writes.
+
+        Raises:
+            SqlwinError: The table cannot be written.
+        """
+        raise AssertionError(f"only Spark writes to '{self.spec.connector}'")
+
+    def spark_writer(self, rows: DataFrame) -> DataStreamWriter | None:
+        """Return Spark's own streaming sink, used if the stream writes nothing else.
+
+        None if micro-batches are always written one by one.
+        """
+        return None
+
+    def errors(self) -> AbstractContextManager[None]:
+        """Translate errors of the block for the table."""
+        return translate_spark_errors(lambda error: self.explain(error) or translate(error))
 
 
 def missing_package(spec: TableSpec, what: str, package: str) -> SetupError:

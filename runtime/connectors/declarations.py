@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 
 from runtime.errors import CatalogError, nearest
-from runtime.options.checks import check_options
-from runtime.options.known import Options
 from runtime.spec.table import TableColumn, TableSpec
 
 # Types known without a call to Java, which takes half a millisecond per type
@@ -25,16 +23,6 @@ def is_known_type(column: TableColumn) -> bool:
         return True
     text = column.type.upper()
     return text in COMMON_TYPES or bool(DECIMAL.fullmatch(text) or TEXT.fullmatch(text))
-
-
-def check_plain_table(options: Options, spec: TableSpec) -> None:
-    """Check a table whose connector has no rules beyond its options and valid columns.
-
-    Raises:
-        CatalogError: An option or a column is wrong.
-    """
-    check_options(spec, options)
-    check_columns(spec)
 
 
 def check_columns(spec: TableSpec, metadata: Sequence[str] = ()) -> None:

@@ -6,24 +6,24 @@ A table belongs to the session that created it. A query reads the rows present w
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from uuid import uuid4
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from runtime.connectors.columns import declared_schema
-from runtime.connectors.connector import Connector
-from runtime.connectors.declarations import check_plain_table
+from runtime.connectors.connector import Table
 from runtime.errors import ExecutionError
+from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.arrow_tables import (
     cast_columns,
     collect_arrow,
     create_frame,
     rename_kind_column,
 )
-from runtime.spec.sink import SinkMode, StreamSink
+from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 from runtime.spec.table import TableSpec
 
 
@@ -57,35 +57,6 @@ class MemoryRows:
 
 # Rows by the storage id of their table. The session of the table and running streams own them.
 _STORED: WeakValueDictionary[str, MemoryRows] = WeakValueDictionary()
-
-
-def open_storage(storage: str) -> MemoryRows:
-    """Create the rows of a new table, which live as long as the returned object."""
-    rows = _STORED[storage] = MemoryRows()
-    return rows
-
-
-def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """Return the rows written so far."""
-    tables = [table for table in _rows_of(spec).tables() if table.num_rows]
-    schema = declared_schema(spec, spec.physical_columns)
-    if not tables:
-        return spark.createDataFrame([], schema)
-    # a column without NULLs in one INSERT may have some in another
-    rows = pa.concat_tables(tables, promote_options="default")
-    frame = create_frame(spark, rows)
-    if not spec.columns:
-        return frame
-    if frame.columns == schema.names:
-        return cast_columns(frame, [column.dataType for column in schema])
-    return frame.to(schema)
-
-
-def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
-    """Add the rows of a batch and return their number."""
-    table = collect_arrow(dataframe)
-    _rows_of(spec).add(table, overwrite=overwrite)
-    return int(table.num_rows)
 
 
 @dataclass(frozen=True)
@@ -123,13 +94,40 @@ def _rows_of(spec: TableSpec) -> MemoryRows:
     return rows
 
 
-CONNECTOR = Connector(
-    "memory",
-    partial(check_plain_table, {}),
-    read,
-    write=write,
-    overwrites=True,
-    open_sink=lambda rows, spec, writer: MemorySink(_rows_of(spec), writer.name),
-    mode=SinkMode.CHANGELOG,
-    open_storage=open_storage,
-)
+class MemoryTable(Table):
+    """Table whose rows are in this process."""
+
+    can_write = True
+    can_overwrite = True
+    sink_mode = SinkMode.CHANGELOG
+
+    def with_storage(self) -> tuple[TableSpec, MemoryRows]:
+        """Create the rows of a new table, which live as long as the returned object."""
+        storage = uuid4().hex
+        rows = _STORED[storage] = MemoryRows()
+        return replace(self.spec, storage=storage), rows
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Return the rows written so far."""
+        tables = [table for table in _rows_of(self.spec).tables() if table.num_rows]
+        schema = declared_schema(self.spec, self.spec.physical_columns)
+        if not tables:
+            return spark.createDataFrame([], schema)
+        # a column without NULLs in one INSERT may have some in another
+        rows = pa.concat_tables(tables, promote_options="default")
+        frame = create_frame(spark, rows)
+        if not self.spec.columns:
+            return frame
+        if frame.columns == schema.names:
+            return cast_columns(frame, [column.dataType for column in schema])
+        return frame.to(schema)
+
+    def write(self, rows: BatchRows, *, overwrite: bool) -> int:
+        """Add the rows of a batch and return their number."""
+        table = collect_arrow(rows.dataframe)
+        _rows_of(self.spec).add(table, overwrite=overwrite)
+        return int(table.num_rows)
+
+    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> MemorySink:
+        """Return the sink that adds micro-batches."""
+        return MemorySink(_rows_of(self.spec), writer.name)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial
 from typing import TextIO
 
 from pyspark.sql import DataFrame, Row
@@ -27,14 +26,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from runtime.connectors.connector import Connector
-from runtime.connectors.declarations import check_plain_table
+from runtime.connectors.connector import Table
+from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.wall_clock import timestamp_ntz_us_sql
 from runtime.names import quote_name
-from runtime.options.checks import idle_options, option_values
+from runtime.options.checks import option_values
 from runtime.options.known import PRINT
 from runtime.spec.figures import date_text
-from runtime.spec.sink import SinkMode, StreamSink
+from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableSpec
 
@@ -44,11 +43,6 @@ _LEFT_TO_PYTHON = (
     *(ArrayType, MapType, StructType, BinaryType, DateType, TimestampNTZType, TimestampType),
 )
 _TIMES = (DateType, TimestampNTZType, TimestampType)
-
-
-def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
-    """Print the rows of a batch and return their number."""
-    return _print_rows(dataframe, spec, _output_of(spec))
 
 
 @dataclass(frozen=True)
@@ -223,11 +217,17 @@ def _double(value: float) -> str:
     return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{power}"
 
 
-CONNECTOR = Connector(
-    "print",
-    partial(check_plain_table, PRINT),
-    write=write,
-    open_sink=lambda rows, spec, writer: PrintSink(spec, _output_of(spec)),
-    mode=SinkMode.CHANGELOG,
-    idle_options=idle_options(PRINT),
-)
+class PrintTable(Table):
+    """Table whose rows are printed."""
+
+    options = PRINT
+    can_write = True
+    sink_mode = SinkMode.CHANGELOG
+
+    def write(self, rows: BatchRows, *, overwrite: bool) -> int:
+        """Print the rows of a batch and return their number."""
+        return _print_rows(rows.dataframe, self.spec, _output_of(self.spec))
+
+    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> PrintSink:
+        """Return the sink that prints micro-batches."""
+        return PrintSink(self.spec, _output_of(self.spec))

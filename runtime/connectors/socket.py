@@ -10,52 +10,53 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from runtime.connectors.columns import declared_schema
-from runtime.connectors.connector import Connector
+from runtime.connectors.connector import Table
 from runtime.connectors.declarations import check_columns
 from runtime.connectors.messages import decode_fields
-from runtime.errors import CatalogError
+from runtime.errors import CatalogError, SqlwinError
 from runtime.options.checks import bad_option, option_values
 from runtime.options.formats import check_message_options
 from runtime.options.known import SOCKET
 from runtime.spark.errors import translate
-from runtime.spec.table import TableSpec
 
 
-def validate(spec: TableSpec) -> None:
-    """Check options and columns of a socket table without connecting.
+class SocketTable(Table):
+    """Lines of a TCP server."""
 
-    Raises:
-        CatalogError: An option or a column is wrong.
-    """
-    file_format = option_values(spec).get("format", "text").lower()
-    check_message_options(spec, SOCKET, [file_format])
-    check_columns(spec)
-    physical = spec.physical_columns
-    if not physical:
-        raise bad_option(spec, "columns are required", "for example (line STRING)")
-    if file_format == "text" and [(c.type or "").lower() for c in physical] != ["string"]:
-        raise CatalogError(
-            f"table `{spec.name}`: format 'text' requires exactly one column, of type STRING",
-            subjects=("'text'", spec.name),
-        )
+    options = SOCKET
+    can_stream = True
+    is_unbounded = True
 
+    def validate(self) -> None:
+        """Check options and columns of a socket table without connecting.
 
-def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """Return the lines as they arrive."""
-    values = option_values(spec)
-    options = {"host": values["hostname"], "port": values["port"]}
-    file_format = values.get("format", "text").lower()
-    schema = declared_schema(spec, spec.physical_columns)
-    lines = spark.readStream.format("socket").options(**options).load()
-    message_format = "raw" if file_format == "text" else file_format
-    lines, fields = decode_fields(lines, F.col("value"), schema, message_format, spec)
-    return lines.select(*(column.alias(name) for name, column in fields.items()))
+        Raises:
+            CatalogError: An option or a column is wrong.
+        """
+        file_format = option_values(self.spec).get("format", "text").lower()
+        check_message_options(self.spec, SOCKET, [file_format])
+        check_columns(self.spec)
+        physical = self.spec.physical_columns
+        if not physical:
+            raise bad_option(self.spec, "columns are required", "for example (line STRING)")
+        if file_format == "text" and [(c.type or "").lower() for c in physical] != ["string"]:
+            raise CatalogError(
+                f"table `{self.spec.name}`: format 'text' requires exactly one column, of type "
+                "STRING",
+                subjects=("'text'", self.spec.name),
+            )
 
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """Return the lines as they arrive."""
+        values = option_values(self.spec)
+        options = {"host": values["hostname"], "port": values["port"]}
+        file_format = values.get("format", "text").lower()
+        schema = declared_schema(self.spec, self.spec.physical_columns)
+        lines = spark.readStream.format("socket").options(**options).load()
+        message_format = "raw" if file_format == "text" else file_format
+        lines, fields = decode_fields(lines, F.col("value"), schema, message_format, self.spec)
+        return lines.select(*(column.alias(name) for name, column in fields.items()))
 
-CONNECTOR = Connector(
-    "socket",
-    validate,
-    stream=stream,
-    is_unbounded=lambda spec: True,
-    explain=lambda spec, error: translate(error),
-)
+    def explain(self, error: Exception) -> SqlwinError:
+        """Translate an error of the stream."""
+        return translate(error)

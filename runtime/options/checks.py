@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from runtime.errors import CatalogError, ErrorKind, nearest
-from runtime.spec.table import TableSpec
+from runtime.spec.table import IDLE_ADVANCE, LATE_ROWS, OPTIONS_OF_STREAMS, TableSpec
 
 _DURATION = re.compile(r"\s*(\d+)\s*([a-zµ]*)\s*", re.IGNORECASE)
 # Flink's unit labels in microseconds; a number without a unit is in milliseconds
@@ -164,9 +164,23 @@ def check_options(
             raise missing_option(spec, name, hint)
 
 
-def idle_options(options: Mapping[str, Option]) -> frozenset[str]:
-    """Return the lower-case names of the options without an effect."""
-    return frozenset(name.lower() for name, option in options.items() if not option.has_effect)
+def check_stream_options(spec: TableSpec) -> None:
+    """Check the options that all tables with streams share.
+
+    Raises:
+        CatalogError: An option is given twice or has an invalid value.
+    """
+    names = [name.lower() for name, _ in spec.options]
+    for option in OPTIONS_OF_STREAMS:
+        if names.count(option) > 1:
+            raise bad_option(spec, f"option '{option}' is given twice")
+    target = option_values(spec).get(LATE_ROWS)
+    if target is not None and not target.strip():
+        raise bad_option(
+            spec, f"option '{LATE_ROWS}' is empty", "it must be drop or the name of a table"
+        )
+    if spec.idle_advance is not None and (expected := duration(spec.idle_advance)):
+        raise wrong_value(spec, IDLE_ADVANCE, spec.idle_advance, f"it must be {expected}")
 
 
 def option_values(spec: TableSpec) -> dict[str, str]:

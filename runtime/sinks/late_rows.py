@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from runtime.connectors.registry import has_sink
+from runtime.connectors.registry import open_table
 from runtime.errors import AnalysisError
 from runtime.frames.job_properties import set_closed_until
 from runtime.frames.reports import last_report, recent_reports
@@ -56,7 +56,7 @@ def check_late_tables(sink: TableSpec | None, late: TableSpec) -> None:
         AnalysisError: Spark itself writes one of the two tables.
     """
     for spec in (sink, late):
-        if spec is not None and not has_sink(spec):
+        if spec is not None and open_table(spec).sink_mode is None:
             raise AnalysisError(
                 f"`{spec.name}` (connector '{spec.connector}') cannot be written by a "
                 f"stream with late rows in `{late.name}`, because Spark writes it",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -13,15 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from runtime.connectors.registry import (
-    check_writable,
-    has_sink,
-    open_sink,
-    sink_mode,
-    sink_names,
-    spark_sink,
-    translate_errors,
-)
+from runtime.connectors.registry import open_table, open_writable, sink_names
 from runtime.errors import AnalysisError
 from runtime.frames.arrow_tables import arrow_table, rename_kind_column
 from runtime.frames.job_properties import hold_watermarks, set_current_watermark
@@ -56,7 +49,7 @@ class StreamRun:
             unsorted.
         query: The stream, once it is known.
         at_end: Functions to call when the stream has ended.
-        checks: Checks of the input of a micro-batch before it runs. None without checks.
+        checks: Checks of the input of a micro-batch before it runs.
         find_watermark: Function that returns the watermark before a micro-batch in microseconds, or
             None before the first watermark. None if the query does not use it.
         around_batch: Function that returns a context for the work on a micro-batch. None if the
@@ -77,7 +70,7 @@ class StreamRun:
     written: list[int | None] = field(default_factory=list)
     reads: tuple[int, ...] = ()
     at_end: list[Callable[[], None]] = field(default_factory=list)
-    checks: InputChecks | None = None
+    checks: tuple[InputChecks, ...] = ()
     find_watermark: Callable[[int], int | None] | None = None
     around_batch: Callable[[], AbstractContextManager[None]] | None = None
     incomplete: tuple[str, ...] = ()
@@ -92,7 +85,7 @@ def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None
         AnalysisError: The table cannot be overwritten, does not accept updates, or lacks a key for
             them.
     """
-    check_writable(spec, overwrite=False)
+    table = open_writable(spec, overwrite=False)
     if overwrite:
         raise AnalysisError(
             f"INSERT OVERWRITE is not supported on streams: table `{spec.name}`",
@@ -101,7 +94,7 @@ def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None
         )
     if not emits_updates:
         return
-    if sink_mode(spec) is SinkMode.APPEND:
+    if table.sink_mode in (None, SinkMode.APPEND):
         upserting = sink_names(SinkMode.UPSERT)
         raise AnalysisError(
             f"`{spec.name}` (connector '{spec.connector}') does not support updates, "
@@ -110,7 +103,7 @@ def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None
             hint=f"{_NO_UPDATES}, or insert into a table of {sink_names(SinkMode.CHANGELOG)}"
             + (f", or of {upserting} with a PRIMARY KEY" if upserting else ""),
         )
-    if sink_mode(spec) is SinkMode.UPSERT and not spec.primary_key:
+    if table.sink_mode is SinkMode.UPSERT and not spec.primary_key:
         raise AnalysisError(
             f"`{spec.name}` (connector '{spec.connector}') needs a PRIMARY KEY for updates, which "
             "this query produces because of allowed lateness or early firing",
@@ -161,28 +154,29 @@ def start_writing(
     Raises:
         SqlwinError: Spark or the sink refuses the stream.
     """
-    if run.order and not has_sink(spec):
+    table = open_table(spec)
+    if run.order and table.sink_mode is None:
         raise AnalysisError(
             f"`{spec.name}` (connector '{spec.connector}') does not keep an order, "
             "because Spark writes it",
             subjects=(spec.name,),
             hint="remove ORDER BY",
         )
-    if run.find_watermark is not None and not has_sink(spec):
+    if run.find_watermark is not None and table.sink_mode is None:
         raise AnalysisError(
             f"CURRENT_WATERMARK is not available for `{spec.name}` (connector "
             f"'{spec.connector}'), because Spark writes it",
             subjects=(spec.name,),
             hint=f"insert into a table of {sink_names(*SinkMode)}",
         )
-    by_spark = spark_sink(spec)
-    needs_batches = run.late is not None or run.order or _calls_at_batches(run)
-    if by_spark is not None and not needs_batches:
-        run.n_rows = None
-        with translate_errors(spec):
-            return _start(by_spark(arrange(rows), spec), run)
-    results = rows if run.late is None else results_among(rows)
-    write = open_table(arrange(results), spec, run)
+    results = arrange(rows if run.late is None else results_among(rows))
+    if run.late is None and not run.order and not _calls_at_batches(run):
+        with table.errors():
+            writer = table.spark_writer(results)
+            if writer is not None:
+                run.n_rows = None
+                return _start(writer, run)
+    write = open_target(results, spec, run)
     write = fetching_latest(run, spec, write, persists=run.late is None)
     return _start_arranged(rows, arrange, run, write)
 
@@ -272,7 +266,9 @@ def _discard(rows: DataFrame, batch: int) -> None:
     rows.write.format("noop").mode("overwrite").save()
 
 
-def open_table(dataframe: DataFrame, spec: TableSpec, run: StreamRun, part: str = "") -> WriteBatch:
+def open_target(
+    dataframe: DataFrame, spec: TableSpec, run: StreamRun, part: str = ""
+) -> WriteBatch:
     """Return a function that writes a stream's micro-batches, with the columns of `dataframe`.
 
     `part` distinguishes the tables of the stream if there are several.
@@ -280,7 +276,7 @@ def open_table(dataframe: DataFrame, spec: TableSpec, run: StreamRun, part: str 
     writer = StreamWriter(
         run.writer + part, run.checkpoint, is_ordered=bool(run.order) and not part
     )
-    sink = open_sink(dataframe, spec, writer)
+    sink = open_table(spec).open_sink(dataframe, writer)
     run.at_end.append(sink.commit)
     return sink.write
 
@@ -320,7 +316,7 @@ def _start_with_late_rows(rows: DataFrame, run: StreamRun, write: WriteBatch) ->
     late = run.late
     assert late is not None
     # Separate from the results, in case both tables are in one directory.
-    write_late = open_table(late.rows(rows), late.spec, run, "late")
+    write_late = open_target(late.rows(rows), late.spec, run, "late")
 
     def write_both(rows_of_batch: DataFrame, batch: int) -> int | None:
         with send_closed_windows(rows_of_batch.sparkSession, late, batch, run.query):
@@ -343,12 +339,13 @@ def start_for_each(dataframe: DataFrame, run: StreamRun, write: WriteBatch) -> S
 
     def write_and_count(rows: DataFrame, batch: int) -> None:
         try:
-            if run.checks is not None:
-                run.checks.check(batch)
-                incomplete = run.checks.find_incomplete(batch)
-                if incomplete is not None:
-                    run.incomplete = incomplete
-                    hold_watermarks(rows.sparkSession.sparkContext, bool(incomplete))
+            for checks in run.checks:
+                checks.check(batch)
+            found = [checks.find_incomplete(batch) for checks in run.checks]
+            of_directories = [names for names in found if names is not None]
+            if of_directories:
+                run.incomplete = tuple(chain.from_iterable(of_directories))
+                hold_watermarks(rows.sparkSession.sparkContext, bool(run.incomplete))
             if run.find_watermark is not None:
                 set_current_watermark(rows.sparkSession.sparkContext, run.find_watermark(batch))
             with nullcontext() if run.around_batch is None else run.around_batch():
@@ -411,7 +408,7 @@ def start_writing_set(rows: DataFrame, parts: Sequence[SetPart], run: StreamRun)
     """
     # Separate writers, in case some tables are in one directory.
     writers = [
-        fetching_latest(run, part.spec, open_table(part.none, part.spec, run, f"i{number}"))
+        fetching_latest(run, part.spec, open_target(part.none, part.spec, run, f"i{number}"))
         for number, part in enumerate(parts)
     ]
     late_writers = [_late_writer(part, run, f"i{number}late") for number, part in enumerate(parts)]
@@ -464,5 +461,5 @@ def _late_writer(part: SetPart, run: StreamRun, name: str) -> WriteBatch | None:
     late, late_rows, none = part.late, part.late_rows, part.none_late
     if late is None or late_rows is None or none is None:
         return None
-    write = open_table(late.rows(none), late.spec, run, name)
+    write = open_target(late.rows(none), late.spec, run, name)
     return lambda rows, batch: write(late.rows(late_rows(rows)), batch)

@@ -1,6 +1,6 @@
 """Protocol for writing the micro-batches of a stream to a table.
 
-Connectors implement it (`Connector.open_sink`); the streaming runtime knows only this module and
+Connectors implement it (`Table.open_sink`); the streaming runtime knows only this module and
 the registry. A sink writes each micro-batch under its number, and commits at the end of the run
 the rows that it has held back until then.
 

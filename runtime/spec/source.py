@@ -1,7 +1,7 @@
 """Protocol for reading a table split by split in tasks.
 
 A split is the unit that one task reads at a time: a file, a part of a file, or a range of messages
-of a partition, encoded as text. Connectors implement the protocol (`Connector.splits`); the local
+of a partition, encoded as text. Connectors implement the protocol (`Table.splits`); the local
 stage and the streaming runtime know only this module.
 
 A reader leaves rows undecoded if it cannot guarantee Spark's result for them. It returns them in

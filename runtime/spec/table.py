@@ -111,7 +111,7 @@ class TableSpec:
     Empty `columns` means: use the schema of the files or the source.
 
     `storage` identifies the storage of a table whose rows are in this process, see
-    `runtime.connectors.registry.open_storage`. It does not come from the statement.
+    `runtime.connectors.connector.Table.with_storage`. It does not come from the statement.
     """
 
     name: str

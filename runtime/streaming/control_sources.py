@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-from runtime.connectors.registry import split_source
+from runtime.connectors.registry import open_table
 from runtime.files import as_uri
 from runtime.frames.heartbeat import heartbeats
 from runtime.local.streaming.plan import PROCESSING_TIME_SQL
@@ -51,7 +51,7 @@ class ControlSources:
             directory = None
             if self._listed_files is not None:
                 directory = f"{self._listed_files}/{len(self._streams)}"
-            self._streams[table] = split_source(spark, table).stream(directory)
+            self._streams[table] = open_table(table).splits(spark).stream(directory)
         return self._streams[table].splits
 
     def start(self, failed: Callable[[BaseException], None], is_over: Callable[[], bool]) -> None:

@@ -14,16 +14,7 @@ from sqlglot import exp
 
 from planner.catalog import Schema, StreamTable, VersionedTable
 from planner.sql.build import relation, select_all_from
-from runtime.connectors.registry import (
-    has_changes,
-    is_read_in_process,
-    note_on,
-    read_stream,
-    read_table,
-    scan_of,
-    stream_scan_of,
-    text_of,
-)
+from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError, SqlwinError, nearest
 from runtime.names import quote_name
 from runtime.redaction import DEFAULT, Mask
@@ -321,9 +312,9 @@ class SessionCatalog:
         return tuple(TableColumn(c.name, c.type) for c in schema)
 
     def _columns_in_source(self, spec: TableSpec) -> Schema:
-        is_sparks = spec.connector == SPARK_TABLE
-        rows = self._spark.table(full_name(spec)) if is_sparks else read_table(self._spark, spec)
-        return columns_of(rows.schema)
+        if spec.connector == SPARK_TABLE:
+            return columns_of(self._spark.table(full_name(spec)).schema)
+        return columns_of(open_table(spec).rows(self._spark).schema)
 
     def is_files(self, entry: Entry) -> bool:
         """Return whether an entry is a path to files, which each statement inspects again."""
@@ -360,7 +351,7 @@ class SessionCatalog:
             table.primary_key,
             time,
             table.proctime_columns,
-            has_changes(table),
+            open_table(table).changes(is_bounded=True) is not None,
             time is not None and time.lower() in present,
         )
 
@@ -380,7 +371,7 @@ class SessionCatalog:
         table = self._table(name)
         if table is None:
             return False
-        return table.connector.lower() == "filesystem" or is_read_in_process(table)
+        return table.connector.lower() == "filesystem" or open_table(table).is_read_in_process
 
     def _table(self, name: Name) -> TableSpec | None:
         entry = self.entry(name)
@@ -476,14 +467,14 @@ class SessionCatalog:
             return f"Spark reads {'.'.join(name)}"
         if not self.is_read_in_process(name):
             self.start_spark()
-        return scan_of(self._spark, entry, columns, filters)
+        return open_table(entry).scan(self._spark, columns, filters)
 
     def text_source(self, name: Name, columns: Schema) -> TextSource | str | None:
         """Return the text files of a session table. See `planner.catalog.Catalog`."""
         table = self._table(name)
         if table is None or self.stream(name) is not None:
             return None
-        return text_of(self._spark, table, columns)
+        return open_table(table).text(self._spark, columns)
 
     def stream_splits(self, name: Name, columns: Schema) -> SplitTable | str:
         """Return the splits of a stream that tasks read. See `planner.catalog.Catalog`."""
@@ -493,7 +484,7 @@ class SessionCatalog:
         if self._reading.is_simulated:
             return "the simulator passes its rows"
         self.start_spark()
-        return stream_scan_of(self._spark, table, columns)
+        return open_table(table).stream_scan(self._spark, columns)
 
     def computed_columns(self, name: Name) -> Mapping[str, exp.Expr]:
         """Return the computed columns of a session table. See `planner.catalog.Catalog`."""
@@ -590,8 +581,8 @@ class SessionCatalog:
 
             # The DataFrame may read files of any format.
             return without_pushdown(entry.dataframe, "parquet")
-        if (note := note_on(self._spark, entry)) is not None:
+        table = open_table(entry)
+        if (note := table.note(self._spark)) is not None:
             self._table_notes[entry.name] = note
-        read = read_stream if self._is_streamed(entry) else read_table
         with self._files.naming_files_by_path(entry.name):
-            return read(self._spark, entry)
+            return table.rows(self._spark, is_stream=self._is_streamed(entry))

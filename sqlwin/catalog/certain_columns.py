@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from planner.catalog import Schema
 from planner.sql.types.values import ColumnScope, UnknownTypeError, require_no_aggregate
-from runtime.connectors.registry import is_read_in_process
+from runtime.connectors.registry import open_table
 from runtime.files import is_local_path
 from runtime.options.checks import option_values
 from runtime.options.formats import format_of
@@ -99,14 +99,15 @@ def _physical_columns(spec: TableSpec, resolve: Callable[[str], str]) -> Schema 
     if any(column.metadata for column in spec.columns):
         return None
     types = [_spark_type(column.type or "") for column in spec.columns]
-    if is_read_in_process(spec):
+    is_read_in_process = open_table(spec).is_read_in_process
+    if is_read_in_process:
         types = [
             "binary" if c.type == "BINARY" else t for c, t in zip(spec.columns, types, strict=True)
         ]
     if None in types:
         return None
     declared = tuple(Column(c.name, t) for c, t in zip(spec.columns, types, strict=True) if t)
-    if is_inserted_rows(spec.name) or is_read_in_process(spec):
+    if is_inserted_rows(spec.name) or is_read_in_process:
         return declared
     if spec.connector.lower() != "filesystem":
         return None

@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot.tokenizer_core import TokenType
 
-from runtime.connectors.registry import (
-    brings_columns,
-    check_writable,
-    is_read_in_process,
-    knows_types,
-    stored_columns,
-    validate_table,
-)
+from runtime.connectors.registry import open_table, open_writable
 from runtime.errors import AnalysisError, CatalogError, Position, SqlwinError
 from runtime.names import quote_name
 from runtime.options.formats import SELF_DESCRIBING, format_of
@@ -77,7 +70,8 @@ class Definitions:
         spec = self._spec(statement, rows)
         if rows is None and statement.like is None and has_no_physical_columns(spec.columns):
             spec = self._add_stored_columns(spec)
-        if not (is_of_files(spec) or is_read_in_process(spec)) or not knows_types(spec):
+        table = open_table(spec)
+        if not (is_of_files(spec) or table.is_read_in_process) or not table.knows_types:
             self._catalog.start_spark()
         notes: tuple[str, ...] = ()
         is_bare = statement.like is None and has_no_physical_columns(spec.columns)
@@ -87,13 +81,13 @@ class Definitions:
             rows is None and is_of_files(spec) and not (spec.columns and format_of(spec.option_map))
         ):
             if format_of(spec.option_map) is not None:
-                validate_table(spec)
+                table.check()
             spec, notes = self._detect(spec, may_lack_files=statement.like is not None)
         if statement.like is not None and not has_no_physical_columns(spec.columns):
             self._check_names(spec)
-        validate_table(spec)
+        open_table(spec).check()
         if rows is not None:
-            check_writable(spec, overwrite=False)
+            open_writable(spec, overwrite=False)
         message = self._add(statement, spec)
         return message, (*notes, *idle_notes(spec)) if message == _ADDED else ()
 
@@ -120,7 +114,7 @@ class Definitions:
                 hint="it changes tables of CREATE TABLE ... WITH",
             )
         changed = self._with_options(spec, statement)
-        validate_table(changed)
+        open_table(changed).check()
         new_name = statement.new_name
         if new_name is not None:
             changed = replace(changed, name=".".join(new_name))
@@ -192,12 +186,13 @@ class Definitions:
         declared = spec.columns
         fault = self._fault_in_names(spec)
         has_metadata = any(column.metadata for column in declared)
-        if (is_of_files(spec) or brings_columns(spec)) and (fault is not None or not has_metadata):
+        brings_columns = open_table(spec).brings_columns
+        if (is_of_files(spec) or brings_columns) and (fault is not None or not has_metadata):
             bare = replace(spec, columns=(), watermark=None, primary_key=())
-            if brings_columns(spec) or format_of(spec.option_map) is not None:
-                validate_table(bare)
+            if brings_columns or format_of(spec.option_map) is not None:
+                open_table(bare).check()
             detected = bare
-            if not brings_columns(spec):
+            if not brings_columns:
                 detected, notes = self._detect(bare, may_lack_files=False)
             file_columns = detected.columns or self._catalog.columns_in(detected)
             names = {column.name.lower() for column in file_columns}
@@ -223,7 +218,7 @@ class Definitions:
         Raises:
             SqlwinError: The database is unavailable, has no such table, or a column occurs twice.
         """
-        stored = stored_columns(spec)
+        stored = open_table(spec).stored_columns()
         if stored is None:
             return spec
         names = {column.name.lower() for column in stored}

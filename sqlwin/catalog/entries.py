@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from planner.catalog import Schema
 from planner.sql.nodes import path_of_files
-from runtime.connectors.registry import open_storage
+from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError
 from runtime.names import quote_name
 from runtime.spec.slices import is_inserted_rows
@@ -252,7 +252,7 @@ class Entries:
             raise _taken(name, "DROP it first, or write IF NOT EXISTS")
         storage: object = None
         if isinstance(entry, TableSpec):
-            entry, storage = open_storage(entry)
+            entry, storage = open_table(entry).with_storage()
         self._put(name, entry, storage)
         return True
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from planner.sql.nodes import name_of_files, path_of_files, state_of_name
 from planner.sql.render import quote_string
-from runtime.connectors.registry import validate_table
+from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError, ExecutionError, SetupError, SqlwinError
 from runtime.files import Files
 from runtime.options.checks import option_values
@@ -175,7 +175,7 @@ class FilesByName:
                 options = (*_path_options(named.path), *named.options)
                 spec = TableSpec(name, "filesystem", options=options)
                 self._detected[name] = detected = self._detect(spec)
-                validate_table(detected.spec)
+                open_table(detected.spec).check()
         return self._detected[name].spec
 
     def with_options(self, name: str, options: Sequence[tuple[str, str]]) -> str:

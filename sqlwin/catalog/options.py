@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from planner.sql.nodes import LEFT_OUT_HINTS, TABLE_OPTIONS, path_of_files
 from planner.sql.render import quote_string
-from runtime.connectors.registry import idle_options, table_of_changes, validate_table
+from runtime.connectors.registry import open_table
 from runtime.errors import AnalysisError, CatalogError, nearest
 from runtime.redaction import Mask
 from runtime.spec.table import TableSpec
@@ -43,7 +43,7 @@ def with_options(spec: TableSpec, options: Sequence[tuple[str, str]]) -> TableSp
         )
     unchanged = tuple(option for option in spec.options if option[0].lower() not in overridden)
     changed = replace(spec, options=(*unchanged, *options))
-    validate_table(changed)
+    open_table(changed).check()
     return changed
 
 
@@ -107,15 +107,16 @@ class ChangedTables:
         """Register the changes of a table's rows. Spark reads the table as `view`.
 
         Args:
-            spec: Table for which `has_changes` is true.
+            spec: Table whose rows change.
             view: Name under which Spark reads it.
             base: Name under which Spark reads the table without the options of a statement.
             is_bounded: Whether the changes end with those that exist now.
         """
         word = "CHANGES SO FAR" if is_bounded else "CHANGES"
         name = f"{spec.name} /*+ {word} */"
-        changes = table_of_changes(spec, is_bounded=is_bounded)
-        validate_table(changes)
+        changes = open_table(spec).changes(is_bounded=is_bounded)
+        assert changes is not None, "the table has changes"
+        open_table(changes).check()
         view_name = f"{view}__{word.lower().replace(' ', '_')}"
         table = ChangedTable(replace(changes, name=name), view_name, base)
         self._by_name |= {name.lower(): table, table.view: table}
@@ -148,8 +149,9 @@ def idle_notes(spec: TableSpec, among: Collection[str] | None = None) -> tuple[s
         spec: The table.
         among: Options to check. None for all options of the table.
     """
-    idle = idle_options(spec)
-    names = [f"'{name}'" for name in idle if among is None or name in among]
+    names = [
+        f"'{name}'" for name in open_table(spec).idle_options if among is None or name in among
+    ]
     if not names:
         return ()
     are = "is a Flink option and has" if len(names) == 1 else "are Flink options and have"

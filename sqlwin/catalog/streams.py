@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from planner.catalog import StreamTable
-from runtime.connectors.registry import has_splits, is_unbounded, split_sql, streams_bounded
+from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError
 from runtime.options.checks import duration_us
 from runtime.spec.table import TableSpec
@@ -34,7 +34,8 @@ class StreamReading:
         """Return whether the statement reads a declared table as a stream."""
         if self.mode == "batch":
             return False
-        return is_unbounded(spec) or (self.mode == "streaming" and streams_bounded(spec))
+        table = open_table(spec)
+        return table.is_unbounded or (self.mode == "streaming" and table.can_stream_bounded)
 
     def of_dataframe(self, entry: Registered) -> StreamTable:
         """Return the stream of a registered streaming DataFrame."""
@@ -54,7 +55,7 @@ class StreamReading:
             spec.proctime_columns,
             spec.late_rows,
             None if self.per_split == "false" else self._split(spec),
-            self.per_split != "false" and has_splits(spec),
+            self.per_split != "false" and open_table(spec).has_splits,
             self.idle_advance_us
             if spec.idle_advance is None
             else duration_us(spec.idle_advance) or None,
@@ -62,7 +63,7 @@ class StreamReading:
 
     def _split(self, spec: TableSpec) -> str | None:
         try:
-            return split_sql(spec)
+            return open_table(spec).split_sql()
         except CatalogError:
             if self.per_split == "true":
                 raise

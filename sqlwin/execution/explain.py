@@ -17,7 +17,7 @@ from planner.explain.document import QueryDocument, mask_document
 from planner.nodes.logical import Sink
 from planner.plan import Plan
 from planner.sql.depth import deep_trees
-from runtime.connectors.registry import updated_by_key
+from runtime.connectors.registry import open_table
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.spec.steps import PlanNode
 from runtime.spec.table import TableSpec
@@ -80,7 +80,7 @@ def explain_of(statement: Statement) -> Explain:
 
 def _with_key(document: QueryDocument, statement: Insert, table: TableSpec | None) -> QueryDocument:
     """Return the document of a batch INSERT, with the replacement key of its table, if any."""
-    if table is None or statement.overwrite or not updated_by_key(table):
+    if table is None or statement.overwrite or not open_table(table).is_updated_by_key:
         return document
     key = ", ".join(table.primary_key)
     text = f"rows replace those with the same PRIMARY KEY ({key}) in {table.name}"

@@ -12,7 +12,7 @@ from sqlglot import exp
 from planner.lowering.in_process.target import TargetColumn
 from planner.sql.build import identifier, to_sql
 from planner.sql.table_options import position_of_option
-from runtime.connectors.registry import check_writable, takes_as_is, written_types
+from runtime.connectors.registry import open_table, open_writable
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.frames.arrow_rows import BatchRows
 from runtime.shown_types import shown_type
@@ -70,7 +70,7 @@ def target_of(catalog: SessionCatalog, insert: Insert) -> TableSpec | None:
     """
     table = insert_target(catalog, insert.name)
     if table is not None:
-        check_writable(table, overwrite=insert.overwrite)
+        open_writable(table, overwrite=insert.overwrite)
     elif len(insert.name) == 1:
         catalog.analyzer.require_table(insert.name[0])
     if insert.options is None:
@@ -163,7 +163,7 @@ def target_columns(
     Raises:
         AnalysisError: See `assign_columns`.
     """
-    types = written_types(table)
+    types = open_table(table).written_types()
     return [
         TargetColumn(
             assigned.column.name,
@@ -267,7 +267,7 @@ def fit_rows(
     are_in_order = not (columns or static) and len(declared) == len(rows.schema.fields)
     if rows.are_arrow and are_in_order:
         named = rows.rename([column.name for column in declared])
-        if takes_as_is(named.schema, table):
+        if open_table(table).takes(named.schema):
             return named
     return BatchRows.of(by_position(rows.dataframe, table, columns, static))
 

@@ -22,7 +22,7 @@ from planner.plan import Plan
 from planner.streams.plan_form import operator_schemas
 from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import bounded_tables, sources_in_order, streams_of
-from runtime.connectors.registry import is_unbounded, reload_of
+from runtime.connectors.registry import open_table
 from runtime.errors import AnalysisError
 from runtime.spec.expressions import RankOrder
 from runtime.spec.local import Streaming, StreamLocalStep
@@ -120,7 +120,7 @@ class LoweredStream:
         return all(
             source.made_by is not None
             if isinstance(source, Registered)
-            else not is_unbounded(source)
+            else not open_table(source).is_unbounded
             for source in self.sources
         )
 
@@ -152,7 +152,10 @@ class LoweredStream:
             for table in bounded_tables(plan.physical, catalog):
                 name = tuple(part.name for part in table.parts)
                 entry = catalog.readable(name)
-                if isinstance(entry, TableSpec) and (reload := reload_of(entry)) is not None:
+                if (
+                    isinstance(entry, TableSpec)
+                    and (reload := open_table(entry).reload()) is not None
+                ):
                     reloads[name] = reload
             _refuse_scans(plan.physical, catalog)
         return reloads
@@ -344,7 +347,7 @@ def _refuse_scans(node: Node, catalog: SessionCatalog) -> None:
     """Refuse windows over a cached table, which tasks read themselves in each micro-batch."""
     if isinstance(node, ScanLocalWindowAggregate) and not streams_of(node, catalog):
         entry = catalog.readable(tuple(node.table.split(".")))
-        if isinstance(entry, TableSpec) and reload_of(entry) is not None:
+        if isinstance(entry, TableSpec) and open_table(entry).reload() is not None:
             raise AnalysisError(
                 f"windows over `{entry.name}`, which are joined to a stream, do not use its cache",
                 subjects=(entry.name,),

@@ -20,7 +20,7 @@ from planner.lowering.in_process.target import Target
 from planner.optimizer import Options
 from planner.plan import Draft, Plan, draft_plan, plan_together
 from planner.streams.tables import streams_of
-from runtime.connectors.registry import has_sink, takes_as_is, why_spark_writes
+from runtime.connectors.registry import open_table
 from runtime.errors import SqlwinError
 from runtime.files import is_local_path
 from runtime.frames.arrow_rows import BatchRows, ProcessRows
@@ -397,9 +397,9 @@ class Plans:
             )
         if isinstance(place, str):
             return place
-        if (reason := why_spark_writes(self._spark, table)) is not None:
+        if (reason := open_table(table).why_spark_writes(self._spark)) is not None:
             return reason
-        if not takes_as_is(self.in_process_rows(plan, place).schema, table):
+        if not open_table(table).takes(self.in_process_rows(plan, place).schema):
             return "Spark casts the rows to the types of the table"
         return place
 
@@ -457,7 +457,7 @@ class Plans:
 
     def needs_spark_for(self, table: TableSpec) -> bool:
         """Return whether Spark has to write rows of this process to a table."""
-        return why_spark_writes(self._spark, table) is not None
+        return open_table(table).why_spark_writes(self._spark) is not None
 
     def computed(self, place: InProcessStep, shared: LocalPartials | None = None) -> ComputedRows:
         """Compute rows in this process, counted for the current statement.
@@ -569,7 +569,7 @@ class Plans:
             return "its windows are emitted more than once"
         if not isinstance(entry, TableSpec):
             return "its target is a table of Spark's catalog"
-        if not has_sink(entry):
+        if open_table(entry).sink_mode is None:
             connector = f"connector '{entry.connector}'"
             return f"its target uses {connector}"
         if general_windows_in(draft.physical, self.catalog):

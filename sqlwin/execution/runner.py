@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from planner.plan import Plan
 from planner.sql.build import relation, select_all_from
 from planner.sql.depth import deep_trees
 from planner.sql.parts import is_ordered
-from runtime.connectors.registry import write_rows
+from runtime.connectors.registry import open_table
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.frames.arrow_rows import BatchRows
 from runtime.names import quote_name
@@ -454,10 +454,11 @@ class Runner:
                 if isinstance(place, InProcessStep) and self.plans.needs_spark_for(table):
                     place, rows = "", self.plans.batch_rows(lowered)
                 fitted = replace(fit_rows(rows, table), are_ordered=is_ordered(query))
+                insert = partial(open_table(table).insert, fitted, overwrite=False)
                 if isinstance(place, InProcessStep):
-                    count = write_rows(fitted, table, False)
+                    count = insert()
                 else:
-                    count = run_interruptibly(self.spark, lambda: write_rows(fitted, table, False))
+                    count = run_interruptibly(self.spark, insert)
         except BaseException:
             self.catalog.drop(statement.name, "TABLE", if_exists=True)
             raise

@@ -15,7 +15,7 @@ from planner.plan import Plan
 from planner.sql.parts import is_ordered
 from runtime.batch.execute import dataframe
 from runtime.batch.shared import SharedPartials, first_reader, shared_by_several
-from runtime.connectors.registry import write_rows
+from runtime.connectors.registry import open_table
 from runtime.errors import SqlwinError
 from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.meter import Meter
@@ -130,7 +130,7 @@ class Inserts:
         with self._plans.errors_of(statement.text):
             if table is not None:
                 rows = replace(rows, are_ordered=is_ordered(statement.ast))
-                count = write_rows(rows, table, statement.overwrite)
+                count = open_table(table).insert(rows, overwrite=statement.overwrite)
             else:
                 count = None
                 insert_into_spark(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
@@ -39,14 +39,12 @@ _NS_PER_MS = 1_000_000
 _PARQUET_MARK = b"PAR1"
 
 
-def arrivals_check(
-    spark: SparkSession, specs: Sequence[TableSpec], log: FileLog
-) -> Callable[[int], None]:
-    """Return the check for a micro-batch's files, for tables on disks of this machine.
+def arrivals_check(spark: SparkSession, spec: TableSpec, log: FileLog) -> Callable[[int], None]:
+    """Return the check for a micro-batch's files, for a table on a disk of this machine.
 
     Args:
         spark: Spark session.
-        specs: Tables of the connector that the stream reads.
+        spec: Table of the connector that the stream reads.
         log: Spark's log of the files to read.
 
     Returns:
@@ -54,36 +52,32 @@ def arrivals_check(
         stays empty or truncated, or was written to after the micro-batch was planned.
     """
     begun_ms = time.time_ns() // _NS_PER_MS
-    tables: list[tuple[str, TableSpec, Callable[[str], bool], bool]] = []
-    for spec in specs:
-        path = resolve(spark, option_values(spec)["path"])
-        is_checked = completeness_filter(spark, spec)
-        # text has no end mark and may be empty
-        is_text = format_of(option_values(spec)) not in SELF_DESCRIBING
-        if (is_text or is_checked is not None) and is_local_path(path):
-            shown = is_checked or selection_filter(spec)
-            tables.append((fixed_prefix(path), spec, shown, is_text))
-    listed_before = log.planned_batches() if tables else frozenset()
+    path = resolve(spark, option_values(spec)["path"])
+    is_checked = completeness_filter(spark, spec)
+    # text has no end mark and may be empty
+    is_text = format_of(option_values(spec)) not in SELF_DESCRIBING
+    if not (is_text or is_checked is not None) or not is_local_path(path):
+        return lambda batch: None
+    begin, is_shown = fixed_prefix(path), is_checked or selection_filter(spec)
+    listed_before = log.planned_batches()
 
     def check(batch: int) -> None:
-        arrivals = arrived_files(log, batch) if tables else {}
-        for begin, spec, is_shown, is_text in tables:
-            new_paths = [
-                path for path in arrivals if f"{path}/".startswith(begin) and is_shown(path)
-            ]
+        arrivals = arrived_files(log, batch)
 
-            def look_at(path: str, spec: TableSpec = spec, is_text: bool = is_text) -> None:
-                status = _status(path, spec) if is_text else _await_complete(path, spec)
-                if status is None or status.st_mtime_ns // _NS_PER_MS == arrivals[path]:
-                    return
-                # This run has planned again the files that an earlier run listed. Programs that
-                # copy files set the modification time at the end; the change time shows when they
-                # did.
-                changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
-                if batch not in listed_before or changed_ns // _NS_PER_MS >= begun_ms:
-                    raise _has_grown(path, spec)
+        def look_at(path: str) -> None:
+            status = _status(path, spec) if is_text else _await_complete(path, spec)
+            if status is None or status.st_mtime_ns // _NS_PER_MS == arrivals[path]:
+                return
+            # This run has planned again the files that an earlier run listed. Programs that copy
+            # files set the modification time at the end; the change time shows when they did.
+            changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
+            if batch not in listed_before or changed_ns // _NS_PER_MS >= begun_ms:
+                raise _has_grown(path, spec)
 
-            for_each_file(look_at, new_paths)
+        for_each_file(
+            look_at,
+            [path for path in arrivals if f"{path}/".startswith(begin) and is_shown(path)],
+        )
 
     return check
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runtime.connectors.connector import Connector
+from runtime.connectors.connector import Table
 from runtime.connectors.declarations import check_columns
 from runtime.connectors.filesystem.planning import METADATA, scan, stream_scan, unwritten_note
 from runtime.detection.lines import PATTERN, REPEATED, SKIP_BELOW
@@ -22,7 +22,6 @@ from runtime.errors import CatalogError, nearest
 from runtime.options.checks import (
     bad_option,
     check_options,
-    idle_options,
     is_monitored,
     missing_option,
     option_values,
@@ -37,9 +36,11 @@ from runtime.options.formats import (
     spark_options,
 )
 from runtime.options.known import FILESYSTEM
+from runtime.spec.expressions import Expression
 from runtime.spec.in_process.text import TextSource
-from runtime.spec.sink import StreamSink, StreamWriter
-from runtime.spec.source import FileLog
+from runtime.spec.scan import ScanSource
+from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
+from runtime.spec.source import FileLog, SplitTable
 from runtime.spec.table import Column, TableColumn, TableSpec
 
 if TYPE_CHECKING:
@@ -53,63 +54,6 @@ TEXT_FORMATS = ("csv", "json")
 
 # Names for the format of Arrow files, some close to 'avro'
 _ARROW_FORMATS = ("arrow", "feather", "ipc")
-
-
-def validate(spec: TableSpec) -> None:
-    """Check options and columns of a filesystem table, but not whether files exist.
-
-    Raises:
-        CatalogError: An option or a column is wrong.
-    """
-    values = option_values(spec)
-    file_format = format_of(values)
-    if file_format is None:
-        if "path" not in values:
-            raise missing_option(spec, "path")
-        raise bad_option(
-            spec,
-            f"option 'format' is missing, and '{values['path']}' has no known suffix",
-            f"set 'format' to one of {', '.join(FORMATS)}",
-        )
-    if file_format not in FORMATS:
-        suggestion = nearest(file_format, FORMATS)
-        hint = f"available formats: {', '.join(FORMATS)}"
-        if file_format in _ARROW_FORMATS:
-            hint = f"convert the files to Parquet; {hint}"
-        elif suggestion:
-            hint = f"did you mean '{suggestion}'?"
-        raise bad_option(spec, f"unknown format '{values['format']}'", hint)
-    format_options = FLINK_OPTIONS.get(file_format, {})
-    names = format_option_names(file_format)
-    for name, _ in spec.options:
-        prefix = name.lower().split(".")[0]
-        # An option of another format is a mistake, even if the table's format has one of that name.
-        if prefix in FORMATS and prefix != file_format:
-            valid = [n for n in (*format_options, *names) if n.startswith(file_format)]
-            raise unknown_option(spec, name, valid)
-    for option in (SKIP_BELOW, REPEATED):
-        if option in values and spec.columns and values.get("header", "false").lower() != "true":
-            raise bad_option(
-                spec,
-                f"option '{option}' requires a header, but 'header' is not 'true'",
-                "set 'header' = 'true'",
-            )
-    if file_format == "json":
-        _check_json_encoding(spec)
-    formats = [name for name, _ in spec.options if TIME_FORMAT.fullmatch(name)]
-    check_options(spec, {**FILESYSTEM, **format_options}, [*names, *formats])
-    check_columns(spec, list(METADATA))
-    physical = spec.physical_columns
-    _check_formats(spec, formats, physical)
-    if file_format == "text" and PATTERN in values:
-        _check_pattern(spec, values[PATTERN], physical)
-    elif file_format == "text" and spec.columns:
-        types = {(c.type or "").lower() for c in physical}
-        if len(physical) != 1 or types != {"string"}:
-            raise CatalogError(
-                f"table `{spec.name}`: format 'text' requires exactly one column, of type STRING",
-                subjects=("'text'", spec.name),
-            )
 
 
 def _check_pattern(spec: TableSpec, pattern: str, columns: Sequence[TableColumn]) -> None:
@@ -170,98 +114,160 @@ def _check_formats(spec: TableSpec, options: list[str], columns: Sequence[TableC
 
 @dataclass(frozen=True)
 class FileChecks:
-    """Checks of the files of a stream; see `InputChecks`."""
+    """Checks of a stream's files; see `InputChecks`.
 
-    check_arrivals: Callable[[int], None]
-    find_missing: Callable[[int], tuple[str, ...]] | None
+    Attributes:
+        check: Raises an error if a file is truncated, or has changed since the batch was planned.
+        find_incomplete: Returns the name of the table if files are missing.
+    """
 
-    @classmethod
-    def of(cls, spark: SparkSession, specs: Sequence[TableSpec], log: FileLog) -> FileChecks:
-        """Return the checks for tables of the connector."""
+    check: Callable[[int], None]
+    find_incomplete: Callable[[int], tuple[str, ...] | None]
+
+
+class FileTable(Table):
+    """Table of files."""
+
+    options = FILESYSTEM
+    can_stream = True
+    can_stream_bounded = True
+    can_write = True
+    can_overwrite = True
+    sink_mode = SinkMode.APPEND
+
+    def validate(self) -> None:
+        """Check options and columns of a filesystem table, but not whether files exist.
+
+        Raises:
+            CatalogError: An option or a column is wrong.
+        """
+        spec = self.spec
+        values = option_values(spec)
+        file_format = format_of(values)
+        if file_format is None:
+            if "path" not in values:
+                raise missing_option(spec, "path")
+            raise bad_option(
+                spec,
+                f"option 'format' is missing, and '{values['path']}' has no known suffix",
+                f"set 'format' to one of {', '.join(FORMATS)}",
+            )
+        if file_format not in FORMATS:
+            suggestion = nearest(file_format, FORMATS)
+            hint = f"available formats: {', '.join(FORMATS)}"
+            if file_format in _ARROW_FORMATS:
+                hint = f"convert the files to Parquet; {hint}"
+            elif suggestion:
+                hint = f"did you mean '{suggestion}'?"
+            raise bad_option(spec, f"unknown format '{values['format']}'", hint)
+        format_options = FLINK_OPTIONS.get(file_format, {})
+        names = format_option_names(file_format)
+        for name, _ in spec.options:
+            prefix = name.lower().split(".")[0]
+            # an option of another format is a mistake, even if the table's format has one of
+            # that name
+            if prefix in FORMATS and prefix != file_format:
+                valid = [n for n in (*format_options, *names) if n.startswith(file_format)]
+                raise unknown_option(spec, name, valid)
+        has_header = values.get("header", "false").lower() == "true"
+        for option in (SKIP_BELOW, REPEATED):
+            if option in values and spec.columns and not has_header:
+                raise bad_option(
+                    spec,
+                    f"option '{option}' requires a header, but 'header' is not 'true'",
+                    "set 'header' = 'true'",
+                )
+        if file_format == "json":
+            _check_json_encoding(spec)
+        formats = [name for name, _ in spec.options if TIME_FORMAT.fullmatch(name)]
+        check_options(spec, {**FILESYSTEM, **format_options}, [*names, *formats])
+        check_columns(spec, list(METADATA))
+        physical = spec.physical_columns
+        _check_formats(spec, formats, physical)
+        if file_format == "text" and PATTERN in values:
+            _check_pattern(spec, values[PATTERN], physical)
+        elif file_format == "text" and spec.columns:
+            types = {(c.type or "").lower() for c in physical}
+            if len(physical) != 1 or types != {"string"}:
+                raise CatalogError(
+                    f"table `{spec.name}`: format 'text' requires exactly one column, of type "
+                    "STRING",
+                    subjects=("'text'", spec.name),
+                )
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether new files are monitored."""
+        return is_monitored(self.spec)
+
+    @property
+    def file_format(self) -> str:
+        """Format of the files."""
+        return format_of(option_values(self.spec)) or ""
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Return the rows of the existing files."""
+        from runtime.connectors.filesystem.read import read
+
+        return read(spark, self.spec)
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """Return the rows of files as they arrive."""
+        from runtime.connectors.filesystem.stream import stream
+
+        return stream(spark, self.spec)
+
+    def note(self, spark: SparkSession) -> str | None:
+        """Return the note about a directory that does not exist yet."""
+        return unwritten_note(spark, self.spec)
+
+    def scan(
+        self, spark: SparkSession, columns: Sequence[Column], filters: Sequence[Expression]
+    ) -> ScanSource | str:
+        """Return the Parquet files that tasks read."""
+        return scan(spark, self.spec, columns)
+
+    def stream_scan(self, spark: SparkSession, columns: Sequence[Column]) -> SplitTable | str:
+        """Return the Parquet files of a stream that tasks read."""
+        return stream_scan(spark, self.spec, columns)
+
+    def text(self, spark: SparkSession, columns: Sequence[Column]) -> TextSource | str | None:
+        """Return the CSV or JSON files that this process reads."""
+        if self.file_format not in TEXT_FORMATS:
+            return None
+        from runtime.connectors.filesystem.text_source import text_source
+
+        return text_source(spark, self.spec, columns)
+
+    def splits(self, spark: SparkSession) -> FileSplits:
+        """Return the files as splits."""
+        from runtime.connectors.filesystem.splits import FileSplits
+
+        return FileSplits(spark, self.spec)
+
+    def check_input(self, spark: SparkSession, log: FileLog) -> FileChecks:
+        """Return the checks of new files, and of files published together with them."""
         from runtime.connectors.filesystem.arrivals import arrivals_check
-        from runtime.connectors.filesystem.split_batches import split_batches
+        from runtime.connectors.filesystem.split_batches import missing_files
 
-        return cls(arrivals_check(spark, specs, log), split_batches(spark, specs, log))
+        return FileChecks(
+            arrivals_check(spark, self.spec, log), missing_files(spark, self.spec, log)
+        )
 
-    def check(self, batch: int) -> None:
-        """Raise an error if a file is truncated, or has changed since the batch was planned."""
-        self.check_arrivals(batch)
+    def write(self, rows: BatchRows, *, overwrite: bool) -> int:
+        """Write files below the path."""
+        from runtime.connectors.filesystem.write import write_rows
 
-    def find_incomplete(self, batch: int) -> tuple[str, ...] | None:
-        """Return the tables with missing files; None if no table is a directory."""
-        return None if self.find_missing is None else self.find_missing(batch)
+        return write_rows(rows, self.spec, overwrite)
 
+    def why_spark_writes(self, spark: SparkSession) -> str | None:
+        """Return why this process cannot write the files itself."""
+        from runtime.connectors.filesystem.write import why_spark_writes
 
-def _read(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    from runtime.connectors.filesystem.read import read
+        return why_spark_writes(spark, self.spec)
 
-    return read(spark, spec)
+    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> StreamSink:
+        """Return the sink that publishes the files of each micro-batch together."""
+        from runtime.connectors.filesystem.stream_write import open_sink
 
-
-def _stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    from runtime.connectors.filesystem.stream import stream
-
-    return stream(spark, spec)
-
-
-def _text(
-    spark: SparkSession, spec: TableSpec, columns: Sequence[Column]
-) -> TextSource | str | None:
-    if format_of(option_values(spec)) not in TEXT_FORMATS:
-        return None
-    from runtime.connectors.filesystem.text_source import text_source
-
-    return text_source(spark, spec, columns)
-
-
-def _splits(spark: SparkSession, spec: TableSpec) -> FileSplits:
-    from runtime.connectors.filesystem.splits import FileSplits
-
-    return FileSplits(spark, spec)
-
-
-def _write_files(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
-    from runtime.connectors.filesystem.write import write_files
-
-    return write_files(dataframe, spec, overwrite)
-
-
-def _write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
-    from runtime.connectors.filesystem.write import write_rows
-
-    return write_rows(rows, spec, overwrite)
-
-
-def _why_spark_writes(spark: SparkSession, spec: TableSpec) -> str | None:
-    from runtime.connectors.filesystem.write import why_spark_writes
-
-    return why_spark_writes(spark, spec)
-
-
-def _open_sink(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> StreamSink:
-    from runtime.connectors.filesystem.stream_write import open_sink
-
-    return open_sink(dataframe, spec, writer)
-
-
-CONNECTOR = Connector(
-    "filesystem",
-    validate,
-    _read,
-    _stream,
-    is_monitored,
-    streams_bounded=True,
-    write=_write_files,
-    write_arrow=_write_rows,
-    needs_spark=_why_spark_writes,
-    overwrites=True,
-    open_sink=_open_sink,
-    note=unwritten_note,
-    idle_options=idle_options(FILESYSTEM),
-    file_format=lambda spec: format_of(option_values(spec)),
-    scan=scan,
-    text=_text,
-    stream_scan=stream_scan,
-    splits=_splits,
-    check_input=FileChecks.of,
-)
+        return open_sink(rows, self.spec, writer)

@@ -11,7 +11,7 @@ micro-batch decides the same.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -37,29 +37,27 @@ _MANY_WRITERS = 8
 Group = tuple[str, int]
 
 
-def split_batches(
-    spark: SparkSession, specs: Sequence[TableSpec], log: FileLog
-) -> Callable[[int], tuple[str, ...]] | None:
-    """Return the check for tables whose groups of files a stream has read incompletely.
+def missing_files(
+    spark: SparkSession, spec: TableSpec, log: FileLog
+) -> Callable[[int], tuple[str, ...] | None]:
+    """Return the check whether a stream has read a group of files of a table incompletely.
 
     Args:
         spark: Spark session.
-        specs: Tables of the connector that the stream reads.
+        spec: Table of the connector that the stream reads.
         log: Spark's log of the files to read.
 
     Returns:
-        Function from the number of a micro-batch about to run to the names of these tables. None if
-        no table is a directory of files.
+        Function from the number of a micro-batch about to run to the name of the table, if files
+        are missing. It returns None if the table is not a directory of files.
     """
-    tables: list[Directory] = []
-    for spec in specs:
-        leaves_out = any(name.lower().endswith(_LEAVE_OUT) for name, _ in spec.options)
-        if not leaves_out:
-            path = resolve(spark, option_values(spec)["path"])
-            system = files_at(spark, path)
-            if not is_glob(path, system) and not system.is_file(path):
-                tables.append(Directory(spec.name, system, path, partial(reachable, spec, path)))
-    return PartialBatches(log, tables).missing if tables else None
+    if not any(name.lower().endswith(_LEAVE_OUT) for name, _ in spec.options):
+        path = resolve(spark, option_values(spec)["path"])
+        system = files_at(spark, path)
+        if not is_glob(path, system) and not system.is_file(path):
+            directory = Directory(spec.name, system, path, partial(reachable, spec, path))
+            return PartialBatches(log, directory).missing
+    return lambda batch: None
 
 
 @dataclass(frozen=True)
@@ -84,32 +82,29 @@ class PartialBatches:
 
     Args:
         log: Spark's log of the files to read.
-        tables: Directories that the stream reads.
+        table: Directory that the stream reads.
     """
 
-    def __init__(self, log: FileLog, tables: Sequence[Directory]) -> None:
+    def __init__(self, log: FileLog, table: Directory) -> None:
         self._log = log
-        self._tables = tables
+        self._table = table
         self._is_first = True
         # files already read of incomplete groups
         self._read: dict[Group, set[str]] = {}
 
     def missing(self, batch: int) -> tuple[str, ...]:
-        """Return the tables that still miss files after this micro-batch."""
+        """Return the table if it still misses files after this micro-batch."""
         read = defaultdict(set, self._read)
         # an earlier run may have left incomplete groups
         new = self._log.files_so_far() if self._is_first else self._log.files_of_batch(batch)
         for path in new:
             if (group := batch_of(path)) is not None:
                 read[group].add(path.rpartition("/")[2])
-        missing: dict[str, set[Group]] = {}
-        for table in self._tables if read else ():
-            with table.explained():
-                if groups := _missing(table.files, table.path, read):
-                    missing.setdefault(table.name, set()).update(groups)
-        self._read = {group: read[group] for groups in missing.values() for group in groups}
+        with self._table.explained():
+            groups = _missing(self._table.files, self._table.path, read) if read else set()
+        self._read = {group: read[group] for group in groups}
         self._is_first = False
-        return tuple(missing)
+        return (self._table.name,) if groups else ()
 
 
 def _missing(files: Files, path: str, read: dict[Group, set[str]]) -> set[Group]:

@@ -92,7 +92,7 @@ def compaction(values: Mapping[str, str]) -> Compaction | None:
         return None
     n_bytes = bytes_of(values.get("compaction.file-size", "128 mb"))
     wait_us = duration_us(values.get("sink.rolling-policy.rollover-interval", "1 min"))
-    assert n_bytes is not None and wait_us is not None, "validate_table() has seen to it"
+    assert n_bytes is not None and wait_us is not None, "the table has been checked"
     return Compaction(n_bytes, wait_us / 1e6)
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from runtime.commits import Commit
 from runtime.connectors.columns import find_column
@@ -68,11 +68,6 @@ _READER_ONLY = frozenset(
 )
 
 
-def write_files(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
-    """Write the rows of a DataFrame below the table's path. See `write_rows`."""
-    return write_rows(BatchRows.of(dataframe), spec, overwrite)
-
-
 def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
     """Write rows below the table's path and return their number.
 
@@ -96,7 +91,7 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
     """
     values = option_values(spec)
     file_format = format_of(values)
-    assert file_format is not None, "validate_table() has seen to it"
+    assert file_format is not None, "the table has been checked"
     partitions = partition_columns(rows.schema.names, spec)
     spark = rows.spark
     path = resolve(spark, values["path"])

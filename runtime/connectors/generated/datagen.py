@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, StructType
 
 from runtime.connectors.columns import declared_type
-from runtime.connectors.connector import Connector
+from runtime.connectors.connector import Table
 from runtime.connectors.declarations import check_columns
 from runtime.connectors.generated.generators import (
     Field,
@@ -42,92 +42,6 @@ from runtime.spec.table import TableSpec
 # Flink's defaults
 _ROWS_PER_SECOND = "10000"
 _ROWS_PER_BATCH = "100000"
-
-
-def validate(spec: TableSpec) -> None:
-    """Check options and columns of a datagen table as far as possible without Spark.
-
-    Raises:
-        CatalogError: An option or a column is wrong.
-    """
-    physical = spec.physical_columns
-    if not physical:
-        raise CatalogError(
-            f"table `{spec.name}` (connector 'datagen') requires columns",
-            subjects=("'datagen'", spec.name),
-            hint=f"for example CREATE TABLE {spec.name} (id BIGINT, ...) WITH ('connector' = "
-            "'datagen', ...)",
-        )
-    check_columns(spec)
-    valid = dict(DATAGEN)
-    columns = {column.name.lower(): column.name for column in physical}
-    for name, _ in spec.options:
-        if not name.lower().startswith("fields."):
-            continue
-        parts = name.split(".")
-        column, attribute = parts[1], parts[-1].lower()
-        if len(parts) < 3 or attribute not in DATAGEN_FIELD:
-            raise unknown_option(spec, name, [f"fields.{column}.{key}" for key in DATAGEN_FIELD])
-        if column.lower() not in columns:
-            suggestion = nearest(column, columns.values())
-            raise bad_option(
-                spec,
-                f"option '{name}' names column `{column}`, which does not exist",
-                f"did you mean 'fields.{suggestion}.{attribute}'?" if suggestion else None,
-            )
-        valid[name] = DATAGEN_FIELD[attribute]
-    check_options(spec, valid)
-
-
-def is_unbounded(spec: TableSpec) -> bool:
-    """Return whether the rows are unbounded: no number of rows is given, and no sequence ends."""
-    values = option_values(spec)
-    return "number-of-rows" not in values and not any(
-        name.startswith("fields.") and name.endswith(".kind") and value.lower() == "sequence"
-        for name, value in values.items()
-    )
-
-
-def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """Return the rows with the physical columns of `spec`.
-
-    Raises:
-        CatalogError: An option does not fit the type of its column.
-    """
-    values = option_values(spec)
-    fields = _fields(spec)
-    n_rows = _length(fields)
-    if n_rows is None:
-        raise bad_option(
-            spec,
-            "option 'number-of-rows' is missing, and unbounded rows require a stream",
-            "add 'number-of-rows' = '1000' for a bounded table, or SET "
-            "'execution.runtime-mode' = 'automatic' to stream it",
-        )
-    seed = int(values["seed"]) if "seed" in values else secrets.randbits(63)
-    rows = GeneratedRows(n_rows, seed, now=f"{time.time_ns() // 1_000_000 * 1_000}L")
-    return _select_fields(bounded_row_numbers(spark, spec, n_rows), fields, rows)
-
-
-def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """Return the rows as a stream: at a rate if unbounded, or else in batches of a fixed size.
-
-    Raises:
-        CatalogError: An option does not fit the type of its column.
-    """
-    values = option_values(spec)
-    fields = _fields(spec)
-    n_rows = _length(fields)
-    per_second = int(values.get("rows-per-second", _ROWS_PER_SECOND))
-    pace = Pace(
-        per_second=per_second if n_rows is None else None,
-        per_batch=int(values.get("rows-per-batch", _ROWS_PER_BATCH)),
-        n_rows=n_rows,
-    )
-    # without a seed, a restarted stream must still generate the same rows
-    seed = int(values["seed"]) if "seed" in values else zlib.crc32(repr(spec).encode())
-    rows = GeneratedRows(n_rows, seed, now="at_us")
-    return _select_fields(row_numbers(spark, spec, pace), fields, rows)
 
 
 def _fields(spec: TableSpec) -> list[Field]:
@@ -176,4 +90,94 @@ def _prefixes(field: Field) -> Iterator[str]:
         yield from _prefixes(field.child(name, data_type))
 
 
-CONNECTOR = Connector("datagen", validate, read, stream, is_unbounded, streams_bounded=True)
+class DatagenTable(Table):
+    """Table of generated rows."""
+
+    options = DATAGEN
+    can_stream = True
+    can_stream_bounded = True
+
+    def validate(self) -> None:
+        """Check options and columns of a datagen table as far as possible without Spark.
+
+        Raises:
+            CatalogError: An option or a column is wrong.
+        """
+        physical = self.spec.physical_columns
+        if not physical:
+            raise CatalogError(
+                f"table `{self.spec.name}` (connector 'datagen') requires columns",
+                subjects=("'datagen'", self.spec.name),
+                hint=f"for example CREATE TABLE {self.spec.name} (id BIGINT, ...) WITH "
+                "('connector' = 'datagen', ...)",
+            )
+        check_columns(self.spec)
+        valid = dict(DATAGEN)
+        columns = {column.name.lower(): column.name for column in physical}
+        for name, _ in self.spec.options:
+            if not name.lower().startswith("fields."):
+                continue
+            parts = name.split(".")
+            column, attribute = parts[1], parts[-1].lower()
+            if len(parts) < 3 or attribute not in DATAGEN_FIELD:
+                raise unknown_option(
+                    self.spec, name, [f"fields.{column}.{key}" for key in DATAGEN_FIELD]
+                )
+            if column.lower() not in columns:
+                suggestion = nearest(column, columns.values())
+                raise bad_option(
+                    self.spec,
+                    f"option '{name}' names column `{column}`, which does not exist",
+                    f"did you mean 'fields.{suggestion}.{attribute}'?" if suggestion else None,
+                )
+            valid[name] = DATAGEN_FIELD[attribute]
+        check_options(self.spec, valid)
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether the rows are unbounded: no number of rows is given, and no sequence ends."""
+        values = option_values(self.spec)
+        return "number-of-rows" not in values and not any(
+            name.startswith("fields.") and name.endswith(".kind") and value.lower() == "sequence"
+            for name, value in values.items()
+        )
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Return the rows with the declared physical columns.
+
+        Raises:
+            CatalogError: An option does not fit the type of its column.
+        """
+        values = option_values(self.spec)
+        fields = _fields(self.spec)
+        n_rows = _length(fields)
+        if n_rows is None:
+            raise bad_option(
+                self.spec,
+                "option 'number-of-rows' is missing, and unbounded rows require a stream",
+                "add 'number-of-rows' = '1000' for a bounded table, or SET "
+                "'execution.runtime-mode' = 'automatic' to stream it",
+            )
+        seed = int(values["seed"]) if "seed" in values else secrets.randbits(63)
+        rows = GeneratedRows(n_rows, seed, now=f"{time.time_ns() // 1_000_000 * 1_000}L")
+        return _select_fields(bounded_row_numbers(spark, self.spec, n_rows), fields, rows)
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """Return the rows as a stream: at a rate if unbounded, or else in batches of a fixed size.
+
+        Raises:
+            CatalogError: An option does not fit the type of its column.
+        """
+        values = option_values(self.spec)
+        fields = _fields(self.spec)
+        n_rows = _length(fields)
+        per_second = int(values.get("rows-per-second", _ROWS_PER_SECOND))
+        pace = Pace(
+            per_second=per_second if n_rows is None else None,
+            per_batch=int(values.get("rows-per-batch", _ROWS_PER_BATCH)),
+            n_rows=n_rows,
+        )
+        # without a seed, a restarted stream must still generate the same rows
+        seed = int(values["seed"]) if "seed" in values else zlib.crc32(repr(self.spec).encode())
+        rows = GeneratedRows(n_rows, seed, now="at_us")
+        return _select_fields(row_numbers(spark, self.spec, pace), fields, rows)

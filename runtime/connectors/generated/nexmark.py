@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from runtime.connectors.columns import declared_type
-from runtime.connectors.connector import Connector
+from runtime.connectors.connector import Table
 from runtime.connectors.declarations import check_columns
 from runtime.connectors.generated.generators import timestamp_of
 from runtime.connectors.generated.nexmark_events import Market, fields, numbered_events
@@ -56,67 +56,6 @@ _SCHEMA = {
     "bid": "STRUCT<auction: BIGINT, bidder: BIGINT, price: BIGINT, channel: STRING,"
     " url: STRING, dateTime: TIMESTAMP_NTZ, extra: STRING>",
 }
-
-
-def validate(spec: TableSpec) -> None:
-    """Check options and columns of a nexmark table as far as possible without Spark.
-
-    Raises:
-        CatalogError: An option or a column is wrong.
-    """
-    check_columns(spec)
-    for column in spec.physical_columns:
-        if column.name.lower() not in _SCHEMA:
-            raise _unknown_error(spec, f"column `{column.name}`", column.name, list(_SCHEMA))
-    check_options(spec, NEXMARK)
-    values = option_values(spec)
-    first = values.get("first-event.rate", _RATE)
-    if int(values.get("next-event.rate", first)) != int(first):
-        raise bad_option(
-            spec,
-            f"option 'next-event.rate' is {values['next-event.rate']}, but "
-            f"'first-event.rate' is {first}",
-            "set both to the same rate: events are evenly spaced",
-        )
-    _base_us(spec, values)
-
-
-def is_unbounded(spec: TableSpec) -> bool:
-    """Return whether the events are unbounded."""
-    return _n_events(spec) is None
-
-
-def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """Return the events with the physical columns of `spec`.
-
-    Raises:
-        CatalogError: The events are unbounded, or a column has a field or type that events lack.
-    """
-    n_events = _n_events(spec)
-    if n_events is None:
-        raise bad_option(
-            spec,
-            "option 'events.num' is missing, and unbounded events require a stream",
-            "add 'events.num' = '100000' for a bounded table, or SET "
-            "'execution.runtime-mode' = 'automatic' to stream it",
-        )
-    return _events(bounded_row_numbers(spark, spec, n_events), spec)
-
-
-def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """Return the events as a stream: at their rate if unbounded, or else in fixed-size batches.
-
-    Raises:
-        CatalogError: A column has a field or a type that events lack.
-    """
-    values = option_values(spec)
-    n_events = _n_events(spec)
-    pace = Pace(
-        per_second=int(values.get("first-event.rate", _RATE)) if n_events is None else None,
-        per_batch=int(values.get("rows-per-batch", _ROWS_PER_BATCH)),
-        n_rows=n_events,
-    )
-    return _events(row_numbers(spark, spec, pace), spec)
 
 
 def _n_events(spec: TableSpec) -> int | None:
@@ -196,4 +135,70 @@ def _unknown_error(spec: TableSpec, what: str, name: str, valid_names: list[str]
     )
 
 
-CONNECTOR = Connector("nexmark", validate, read, stream, is_unbounded, streams_bounded=True)
+class NexmarkTable(Table):
+    """Table of events."""
+
+    options = NEXMARK
+    can_stream = True
+    can_stream_bounded = True
+
+    def validate(self) -> None:
+        """Check options and columns of a nexmark table as far as possible without Spark.
+
+        Raises:
+            CatalogError: An option or a column is wrong.
+        """
+        check_columns(self.spec)
+        for column in self.spec.physical_columns:
+            if column.name.lower() not in _SCHEMA:
+                raise _unknown_error(
+                    self.spec, f"column `{column.name}`", column.name, list(_SCHEMA)
+                )
+        check_options(self.spec, NEXMARK)
+        values = option_values(self.spec)
+        first = values.get("first-event.rate", _RATE)
+        if int(values.get("next-event.rate", first)) != int(first):
+            raise bad_option(
+                self.spec,
+                f"option 'next-event.rate' is {values['next-event.rate']}, but "
+                f"'first-event.rate' is {first}",
+                "set both to the same rate: events are evenly spaced",
+            )
+        _base_us(self.spec, values)
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether the events are unbounded."""
+        return _n_events(self.spec) is None
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Return the events with the declared physical columns.
+
+        Raises:
+            CatalogError: The events are unbounded, or a column has a field or a type that events
+                lack.
+        """
+        n_events = _n_events(self.spec)
+        if n_events is None:
+            raise bad_option(
+                self.spec,
+                "option 'events.num' is missing, and unbounded events require a stream",
+                "add 'events.num' = '100000' for a bounded table, or SET "
+                "'execution.runtime-mode' = 'automatic' to stream it",
+            )
+        return _events(bounded_row_numbers(spark, self.spec, n_events), self.spec)
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """Return the events as a stream: at their rate if unbounded, or else in fixed-size batches.
+
+        Raises:
+            CatalogError: A column has a field or a type that events lack.
+        """
+        values = option_values(self.spec)
+        n_events = _n_events(self.spec)
+        pace = Pace(
+            per_second=int(values.get("first-event.rate", _RATE)) if n_events is None else None,
+            per_batch=int(values.get("rows-per-batch", _ROWS_PER_BATCH)),
+            n_rows=n_events,
+        )
+        return _events(row_numbers(spark, self.spec, pace), self.spec)

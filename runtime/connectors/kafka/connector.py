@@ -6,6 +6,7 @@ Options: `options.known.KAFKA`, and options of Spark's Kafka source: `table.SPAR
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,7 +16,7 @@ from pyspark.sql.types import DataType
 
 from runtime.connectors.avro.decoding import CONFLUENT
 from runtime.connectors.avro.options import registry_of
-from runtime.connectors.connector import Connector, about_table
+from runtime.connectors.connector import Table, about_table
 from runtime.connectors.declarations import check_columns
 from runtime.connectors.kafka.columns import columns_of
 from runtime.connectors.kafka.properties import consumer_config, producer_config
@@ -35,12 +36,12 @@ from runtime.connectors.kafka.table import (
 )
 from runtime.connectors.messages import encode_message
 from runtime.connectors.writing import count_written, declared_types, to_declared_types
-from runtime.errors import CatalogError, nearest
+from runtime.errors import CatalogError, SqlwinError, nearest
+from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.job_properties import retries_of_stream
 from runtime.names import quote_name
 from runtime.options.checks import (
     bad_option,
-    idle_options,
     integer,
     missing_option,
     option_values,
@@ -56,7 +57,10 @@ from runtime.options.formats import (
 from runtime.options.known import KAFKA
 from runtime.outages import Retries
 from runtime.spark.errors import translate_spark_errors
-from runtime.spec.sink import StreamSink, StreamWriter
+from runtime.spec.expressions import Expression
+from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
+from runtime.spec.source import SplitTable
+from runtime.spec.table import Column as Field
 from runtime.spec.table import TableSpec
 
 PER_SPLIT = "sqlwin.watermark.per-split"
@@ -71,70 +75,6 @@ _NEEDED = {
     "scan.startup.timestamp-millis": ("scan.startup.mode", "timestamp"),
     "scan.bounded.timestamp-millis": ("scan.bounded.mode", "timestamp"),
 }
-
-
-def validate(spec: TableSpec) -> None:
-    """Check a Kafka table's options without connecting to Kafka.
-
-    Raises:
-        CatalogError: An option or a column is wrong.
-    """
-    values = option_values(spec)
-    properties = [name for name, _ in spec.options if name.lower().startswith("properties.")]
-    formats = [values.get(name, "").lower() for name in ("format", "value.format", "key.format")]
-    # Flink's names if the option 'value.format' is used
-    of_values = [f"value.{name}" for name in KAFKA if name.startswith(f"{CONFLUENT}.")]
-    check_message_options(spec, KAFKA, formats, [*SPARK_OPTIONS, *properties, *of_values])
-    check_columns(spec, list(METADATA))
-    if ("topic" in values) == ("topic-pattern" in values):
-        raise bad_option(spec, "exactly one of 'topic' and 'topic-pattern' is required")
-    if "format" not in values and "value.format" not in values:
-        raise missing_option(spec, "format", f"set it to one of {', '.join(MESSAGE_FORMATS)}")
-    for name in ("format", "value.format", "key.format"):
-        file_format = values.get(name) or MESSAGE_FORMATS[0]
-        if file_format.lower() not in MESSAGE_FORMATS:
-            suggestion = nearest(file_format, MESSAGE_FORMATS)
-            hint = (
-                f"did you mean '{suggestion}'?"
-                if suggestion
-                else f"available formats: {', '.join(MESSAGE_FORMATS)}"
-            )
-            if file_format.lower() in CHANGELOG_FORMATS:
-                message = f"format '{file_format}' is not supported: no table is a changelog"
-                raise bad_option(spec, message, CHANGES_AS_ROWS)
-            raise bad_option(spec, f"unknown format '{file_format}' for Kafka", hint)
-    if not spec.physical_columns:
-        raise bad_option(
-            spec,
-            "columns are required",
-            "columns cannot be inferred from messages; declare them in CREATE TABLE",
-        )
-    key = key_fields(spec)
-    if key and "key.format" not in values:
-        raise bad_option(spec, "option 'key.fields' requires 'key.format'")
-    names = {c.name for c in spec.physical_columns}
-    for name in key:
-        if name not in names:
-            suggestion = nearest(name, names)
-            raise bad_option(
-                spec,
-                f"option 'key.fields' names column `{name}`, which does not exist",
-                f"did you mean '{suggestion}'?" if suggestion else None,
-            )
-    if value_format(spec) == "raw" and len(value_fields(spec)) != 1:
-        raise bad_option(
-            spec,
-            "format 'raw' requires exactly one column",
-            "declare one column for the whole message",
-        )
-    _check_start(spec, values)
-    _check_avro(spec, values)
-    for name, check in _CHECKS.items():
-        value = values.get(name.lower())
-        if value is not None and (expected := check(value)):
-            raise wrong_value(spec, name, value, f"it must be {expected}")
-    consumer_config(spec)
-    producer_config(spec)
 
 
 def _check_avro(spec: TableSpec, values: dict[str, str]) -> None:
@@ -159,21 +99,6 @@ def _check_start(spec: TableSpec, values: dict[str, str]) -> None:
             raise wrong_value(spec, "scan.startup.specific-offsets", offsets, hint)
         if "topic" not in values or ";" in values["topic"]:
             raise bad_option(spec, "'scan.startup.specific-offsets' requires a single 'topic'")
-
-
-def is_unbounded(spec: TableSpec) -> bool:
-    """Return whether the table is unbounded, which is the default without `scan.bounded.mode`."""
-    return option_values(spec).get("scan.bounded.mode", "unbounded").lower() == "unbounded"
-
-
-def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """Return the existing messages, from the earliest unless the table sets another start."""
-    return _rows(spark, spec, is_stream=False)
-
-
-def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """Return messages as they arrive."""
-    return _rows(spark, spec, is_stream=True)
 
 
 def _rows(spark: SparkSession, spec: TableSpec, *, is_stream: bool) -> DataFrame:
@@ -201,11 +126,6 @@ def _sink_options(
         prefix = option_values(spec).get("sink.transactional-id-prefix", "sqlwin")
         writing = replace(writing, transaction=f"{prefix}-{writer}", batch=batch)
     return writer_options(spark, writing)
-
-
-def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
-    """Send the rows of a batch as messages and return their number."""
-    return send_messages(messages(dataframe, spec), spec)
 
 
 def send_messages(
@@ -257,18 +177,6 @@ class KafkaSink(StreamSink):
             return send_messages(sent, self.spec, self.writer, batch, self.retries)
 
 
-def write_stream(dataframe: DataFrame, spec: TableSpec) -> DataStreamWriter:
-    """Return Spark's own streaming writer for the rows of a stream.
-
-    Raises:
-        CatalogError: There is not exactly one topic, or the columns do not fit the format.
-    """
-    rows = messages(to_declared_types(dataframe, spec), spec)
-    spark = dataframe.sparkSession
-    options = _sink_options(spark, spec, retries=retries_of_stream(spark))
-    return rows.writeStream.format(FORMAT).options(**options)
-
-
 def messages(rows: DataFrame, spec: TableSpec) -> DataFrame:
     """Encode rows of a table as messages: a column `value`, and `key` if the table has one."""
     return rows.select(*(c.alias(name) for name, c in message_columns(spec).items()))
@@ -290,61 +198,169 @@ def message_columns(spec: TableSpec) -> dict[str, Column]:
     return columns
 
 
-def split(spec: TableSpec) -> str:
-    """Return SQL for the number of a row's partition among the partitions of all topics.
+class KafkaTable(Table):
+    """Table of the messages of topics."""
 
-    Raises:
-        CatalogError: The table lacks a metadata column for it, or topic names are not listed.
-    """
-    metadata = {c.metadata: quote_name(c.name) for c in spec.columns if c.metadata}
-    topics = [t.strip() for t in option_values(spec).get("topic", "").split(";") if t.strip()]
-    required = ["partition"] if len(topics) == 1 else ["partition", "topic"]
-    missing = [name for name in required if name not in metadata]
-    if not topics or missing:
-        what = (
-            "a column METADATA FROM " + " and one FROM ".join(f"'{name}'" for name in missing)
-            if missing
-            else "'topic', not 'topic-pattern'"
-        )
-        raise CatalogError(
-            f"'{PER_SPLIT}' is true, which requires {what} in table `{spec.name}`",
-            subjects=(f"'{PER_SPLIT}'", spec.name),
-            hint=f"add it to identify the partition of a row, or SET '{PER_SPLIT}' = 'false'",
-        )
-    partition = f"CAST({metadata['partition']} AS INT)"
-    if len(topics) == 1:
-        return partition
-    escaped = [topic.replace("\\", "\\\\").replace("'", "\\'") for topic in topics]
-    cases = " ".join(f"WHEN '{topic}' THEN {place}" for place, topic in enumerate(escaped))
-    return f"({partition} * {len(topics)} + CASE {metadata['topic']} {cases} END)"
+    options = KAFKA
+    can_stream = True
+    can_write = True
+    sink_mode = SinkMode.APPEND
 
+    def validate(self) -> None:
+        """Check a Kafka table's options without connecting to Kafka.
 
-def open_sink(rows: DataFrame, spec: TableSpec, writer: StreamWriter) -> KafkaSink:
-    """Open a topic for the micro-batches of a stream.
+        Raises:
+            CatalogError: An option or a column is wrong.
+        """
+        spec = self.spec
+        values = option_values(spec)
+        properties = [name for name, _ in spec.options if name.lower().startswith("properties.")]
+        formats = [
+            values.get(name, "").lower() for name in ("format", "value.format", "key.format")
+        ]
+        # Flink's names if the option 'value.format' is used
+        of_values = [f"value.{name}" for name in KAFKA if name.startswith(f"{CONFLUENT}.")]
+        check_message_options(spec, KAFKA, formats, [*SPARK_OPTIONS, *properties, *of_values])
+        check_columns(spec, list(METADATA))
+        if ("topic" in values) == ("topic-pattern" in values):
+            raise bad_option(spec, "exactly one of 'topic' and 'topic-pattern' is required")
+        if "format" not in values and "value.format" not in values:
+            raise missing_option(spec, "format", f"set it to one of {', '.join(MESSAGE_FORMATS)}")
+        for name in ("format", "value.format", "key.format"):
+            file_format = values.get(name) or MESSAGE_FORMATS[0]
+            if file_format.lower() not in MESSAGE_FORMATS:
+                suggestion = nearest(file_format, MESSAGE_FORMATS)
+                hint = (
+                    f"did you mean '{suggestion}'?"
+                    if suggestion
+                    else f"available formats: {', '.join(MESSAGE_FORMATS)}"
+                )
+                if file_format.lower() in CHANGELOG_FORMATS:
+                    message = f"format '{file_format}' is not supported: no table is a changelog"
+                    raise bad_option(spec, message, CHANGES_AS_ROWS)
+                raise bad_option(spec, f"unknown format '{file_format}' for Kafka", hint)
+        if not spec.physical_columns:
+            raise bad_option(
+                spec,
+                "columns are required",
+                "columns cannot be inferred from messages; declare them in CREATE TABLE",
+            )
+        key = key_fields(spec)
+        if key and "key.format" not in values:
+            raise bad_option(spec, "option 'key.fields' requires 'key.format'")
+        names = {c.name for c in spec.physical_columns}
+        for name in key:
+            if name not in names:
+                suggestion = nearest(name, names)
+                raise bad_option(
+                    spec,
+                    f"option 'key.fields' names column `{name}`, which does not exist",
+                    f"did you mean '{suggestion}'?" if suggestion else None,
+                )
+        if value_format(spec) == "raw" and len(value_fields(spec)) != 1:
+            raise bad_option(
+                spec,
+                "format 'raw' requires exactly one column",
+                "declare one column for the whole message",
+            )
+        _check_start(spec, values)
+        _check_avro(spec, values)
+        for name, check in _CHECKS.items():
+            value = values.get(name.lower())
+            if value is not None and (expected := check(value)):
+                raise wrong_value(spec, name, value, f"it must be {expected}")
+        consumer_config(spec)
+        producer_config(spec)
 
-    Raises:
-        CatalogError: The columns do not fit the format.
-    """
-    message_columns(spec)
-    return KafkaSink(spec, declared_types(spec), writer.name, retries_of_stream(rows.sparkSession))
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether new messages are awaited, which is the default without `scan.bounded.mode`."""
+        mode = option_values(self.spec).get("scan.bounded.mode", "unbounded")
+        return mode.lower() == "unbounded"
 
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Return the existing messages, from the earliest unless the table sets another start."""
+        return _rows(spark, self.spec, is_stream=False)
 
-CONNECTOR = Connector(
-    "kafka",
-    validate,
-    read,
-    stream,
-    is_unbounded,
-    write=write,
-    open_sink=open_sink,
-    write_stream=write_stream,
-    in_batches=is_exactly_once,
-    idle_options=idle_options(KAFKA),
-    explain=about_table,
-    split=split,
-    # with a pattern, the topics are not known in advance
-    has_splits=lambda spec: "topic" in option_values(spec),
-    scan=scan,
-    stream_scan=scan,
-    splits=KafkaSplits,
-)
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """Return messages as they arrive."""
+        return _rows(spark, self.spec, is_stream=True)
+
+    def explain(self, error: Exception) -> SqlwinError:
+        """Name the table in an error of Kafka."""
+        return about_table(self.spec, error)
+
+    def scan(
+        self, spark: SparkSession, columns: Sequence[Field], filters: Sequence[Expression]
+    ) -> SplitTable | str:
+        """Return the scan in which tasks consume and decode messages."""
+        return scan(spark, self.spec, columns)
+
+    def stream_scan(self, spark: SparkSession, columns: Sequence[Field]) -> SplitTable | str:
+        """Return the scan of messages as they arrive, the same as in a batch."""
+        return scan(spark, self.spec, columns)
+
+    def messages(self, spark: SparkSession) -> KafkaSplits:
+        """Return the ranges of messages."""
+        return KafkaSplits(spark, self.spec)
+
+    @property
+    def has_splits(self) -> bool:
+        """Whether the topics are known in advance, which they are not with a pattern."""
+        return "topic" in option_values(self.spec)
+
+    def split_sql(self) -> str:
+        """Return SQL for the number of a row's partition among the partitions of all topics.
+
+        Raises:
+            CatalogError: The table lacks a metadata column for it, or topic names are not listed.
+        """
+        spec = self.spec
+        metadata = {c.metadata: quote_name(c.name) for c in spec.columns if c.metadata}
+        topics = [t.strip() for t in option_values(spec).get("topic", "").split(";") if t.strip()]
+        required = ["partition"] if len(topics) == 1 else ["partition", "topic"]
+        missing = [name for name in required if name not in metadata]
+        if not topics or missing:
+            what = (
+                "a column METADATA FROM " + " and one FROM ".join(f"'{name}'" for name in missing)
+                if missing
+                else "'topic', not 'topic-pattern'"
+            )
+            raise CatalogError(
+                f"'{PER_SPLIT}' is true, which requires {what} in table `{spec.name}`",
+                subjects=(f"'{PER_SPLIT}'", spec.name),
+                hint=f"add it to identify the partition of a row, or SET '{PER_SPLIT}' = 'false'",
+            )
+        partition = f"CAST({metadata['partition']} AS INT)"
+        if len(topics) == 1:
+            return partition
+        escaped = [topic.replace("\\", "\\\\").replace("'", "\\'") for topic in topics]
+        cases = " ".join(f"WHEN '{topic}' THEN {place}" for place, topic in enumerate(escaped))
+        return f"({partition} * {len(topics)} + CASE {metadata['topic']} {cases} END)"
+
+    def write(self, rows: BatchRows, *, overwrite: bool) -> int:
+        """Send the rows of a batch as messages and return their number."""
+        return send_messages(messages(rows.dataframe, self.spec), self.spec)
+
+    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> KafkaSink:
+        """Open a topic for the micro-batches of a stream.
+
+        Raises:
+            CatalogError: The columns do not fit the format.
+        """
+        message_columns(self.spec)
+        retries = retries_of_stream(rows.sparkSession)
+        return KafkaSink(self.spec, declared_types(self.spec), writer.name, retries)
+
+    def spark_writer(self, rows: DataFrame) -> DataStreamWriter | None:
+        """Return Spark's own streaming writer, None if the table is exactly-once.
+
+        Raises:
+            CatalogError: There is not exactly one topic, or the columns do not fit the format.
+        """
+        if is_exactly_once(self.spec):
+            return None
+        sent = messages(to_declared_types(rows, self.spec), self.spec)
+        spark = rows.sparkSession
+        options = _sink_options(spark, self.spec, retries=retries_of_stream(spark))
+        return sent.writeStream.format(FORMAT).options(**options)

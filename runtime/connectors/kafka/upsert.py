@@ -5,7 +5,7 @@ deleted row is a tombstone, a message without a value. Brokers keep the last mes
 the topic has 'cleanup.policy' = 'compact'.
 
 The table is bounded: a query reads the latest rows. A temporal join reads all messages instead, as
-changes of the rows, see `changes`.
+changes of the rows, see `UpsertKafkaTable.changes`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from runtime.connectors.connector import Connector, about_table
+from runtime.connectors.connector import Table, about_table
 from runtime.connectors.kafka.columns import columns_of
-from runtime.connectors.kafka.connector import CONNECTOR as KAFKA_CONNECTOR
-from runtime.connectors.kafka.connector import message_columns, send_messages
+from runtime.connectors.kafka.connector import KafkaTable, message_columns, send_messages
 from runtime.connectors.kafka.source import messages as read_messages
 from runtime.connectors.kafka.table import TOMBSTONE, key_fields, reading_of
 from runtime.connectors.upserts import duplicate_key
 from runtime.connectors.writing import declared_types, to_declared_types
+from runtime.errors import SqlwinError
+from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.job_properties import retries_of_stream
 from runtime.names import quote_name
 from runtime.options.checks import bad_option, option_values
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 # Options of 'kafka' that do not apply to a topic with one row per key
 _OF_KAFKA = ("key.fields", "topic-pattern", "scan.startup.mode", "scan.bounded.mode")
-# Columns of `changes`, with their types and metadata
+# Columns of changes, with their types and metadata
 _OF_CHANGES = (
     TableColumn(CHANGE_ORDER, "BIGINT", metadata="offset"),
     TableColumn(IS_DELETED, "BOOLEAN", metadata=TOMBSTONE),
@@ -55,51 +56,12 @@ _OF_CHANGES = (
 _WITHOUT_EFFECT = ("sink.buffer-flush.max-rows", "sink.buffer-flush.interval")
 
 
-def validate(spec: TableSpec) -> None:
-    """Check a table's options without connecting to Kafka.
-
-    Raises:
-        CatalogError: An option or a column is wrong, or the table has no PRIMARY KEY.
-    """
-    values = option_values(spec)
-    for name in _OF_KAFKA:
-        if name in values:
-            hint = "the PRIMARY KEY is the key" if name == "key.fields" else "use connector 'kafka'"
-            raise bad_option(spec, f"option '{name}' is not available", hint)
-    if not spec.primary_key:
-        raise bad_option(spec, "a PRIMARY KEY is required", "add PRIMARY KEY (...) NOT ENFORCED")
-    if "key.format" not in values:
-        raise bad_option(spec, "option 'key.format' is missing", "for example 'json'")
-    KAFKA_CONNECTOR.validate(as_kafka(spec))
-
-
 def as_kafka(spec: TableSpec) -> TableSpec:
     """Return the table as one of connector 'kafka', with the PRIMARY KEY as the key."""
     by_name = {column.name.lower(): column.name for column in spec.physical_columns}
     key = ";".join(by_name.get(name.lower(), name) for name in spec.primary_key)
     options = tuple(o for o in spec.options if o[0].lower() not in _WITHOUT_EFFECT)
     return replace(spec, options=(*options, ("key.fields", key)))
-
-
-def changes(spec: TableSpec, *, is_bounded: bool) -> TableSpec:
-    """Return the table of a topic's messages, each a change of the row with its key.
-
-    It has the columns of `spec` and CHANGE_COLUMNS. In a tombstone, the columns of the key and the
-    metadata have values. Partitions have their own watermarks.
-
-    Args:
-        spec: Table specification.
-        is_bounded: Whether it ends with the messages that exist now.
-    """
-    topic = as_kafka(spec)
-    start = (("scan.startup.mode", "earliest-offset"),)
-    end = (("scan.bounded.mode", "latest-offset"),) if is_bounded else ()
-    return replace(
-        topic,
-        connector=KAFKA_CONNECTOR.name,
-        columns=(*topic.columns, *_OF_CHANGES),
-        options=(*topic.options, *start, *end),
-    )
 
 
 def upsert_messages(
@@ -162,53 +124,88 @@ class UpsertSink(StreamSink):
             return send_messages(sent, self.spec, self.writer.name, batch, self.retries)
 
 
-def open_sink(rows: DataFrame, spec: TableSpec, writer: StreamWriter) -> UpsertSink:
-    """Open a topic for the micro-batches of a stream."""
-    topic = as_kafka(spec)
-    message_columns(topic)  # the columns must fit the format before anything runs
-    return UpsertSink(topic, declared_types(spec), writer, retries_of_stream(rows.sparkSession))
+class UpsertKafkaTable(Table):
+    """Table of the latest rows in a topic."""
 
+    options = UPSERT_KAFKA
+    can_write = True
+    sink_mode = SinkMode.UPSERT
 
-def write(
-    dataframe: DataFrame, spec: TableSpec, overwrite: bool, *, is_ordered: bool = False
-) -> int:
-    """Send the rows of a batch as one message per key and return their number."""
-    topic = as_kafka(spec)
-    return send_messages(upsert_messages(dataframe, topic, None, is_ordered=is_ordered), topic)
+    def validate(self) -> None:
+        """Check a table's options without connecting to Kafka.
 
+        Raises:
+            CatalogError: An option or a column is wrong, or the table has no PRIMARY KEY.
+        """
+        spec = self.spec
+        values = option_values(spec)
+        for name in _OF_KAFKA:
+            if name in values:
+                hint = (
+                    "the PRIMARY KEY is the key"
+                    if name == "key.fields"
+                    else "use connector 'kafka'"
+                )
+                raise bad_option(spec, f"option '{name}' is not available", hint)
+        if not spec.primary_key:
+            raise bad_option(
+                spec, "a PRIMARY KEY is required", "add PRIMARY KEY (...) NOT ENFORCED"
+            )
+        if "key.format" not in values:
+            raise bad_option(spec, "option 'key.format' is missing", "for example 'json'")
+        KafkaTable(as_kafka(spec)).validate()
 
-def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """Return the latest row of each key at present, except for deleted keys.
+    def explain(self, error: Exception) -> SqlwinError:
+        """Name the table in an error of Kafka."""
+        return about_table(self.spec, error)
 
-    The messages of a key are in one partition, so that the highest offset is the last one.
-    """
-    topic = changes(spec, is_bounded=True)
-    reading = reading_of(topic, is_stream=False)
-    messages = read_messages(spark, reading, is_stream=False)
-    others = [name for name in messages.columns if name != "key"]
-    latest = (
-        messages.where(F.col("key").isNotNull())
-        .groupBy("key")
-        .agg(F.max_by(F.struct(*others), F.col("offset")).alias("message"))
-        .where(~F.col(f"message.{TOMBSTONE}"))
-    )
-    rows = latest.select("key", *(F.col(f"message.{quote_name(n)}").alias(n) for n in others))
-    return columns_of(
-        rows.select(*messages.columns), topic, are_decoded=reading.decoding is not None
-    )
+    def changes(self, *, is_bounded: bool) -> TableSpec:
+        """Return the table of the topic's messages, each a change of the row with its key.
 
+        It has the columns of this table and CHANGE_COLUMNS. In a tombstone, the columns of the key
+        and the metadata have values. Partitions have their own watermarks.
 
-UPSERT_CONNECTOR = Connector(
-    "upsert-kafka",
-    validate,
-    read,
-    write=write,
-    write_by_order=partial(write, is_ordered=True),
-    open_sink=open_sink,
-    mode=SinkMode.UPSERT,
-    idle_options=frozenset(
-        name.lower() for name, option in UPSERT_KAFKA.items() if not option.has_effect
-    ),
-    explain=about_table,
-    changes=changes,
-)
+        Args:
+            is_bounded: Whether it ends with the messages that exist now.
+        """
+        topic = as_kafka(self.spec)
+        start = (("scan.startup.mode", "earliest-offset"),)
+        end = (("scan.bounded.mode", "latest-offset"),) if is_bounded else ()
+        return replace(
+            topic,
+            connector="kafka",
+            columns=(*topic.columns, *_OF_CHANGES),
+            options=(*topic.options, *start, *end),
+        )
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Return the latest row of each key at present, except for deleted keys.
+
+        The messages of a key are in one partition, so that the highest offset is the last one.
+        """
+        topic = self.changes(is_bounded=True)
+        reading = reading_of(topic, is_stream=False)
+        messages = read_messages(spark, reading, is_stream=False)
+        others = [name for name in messages.columns if name != "key"]
+        latest = (
+            messages.where(F.col("key").isNotNull())
+            .groupBy("key")
+            .agg(F.max_by(F.struct(*others), F.col("offset")).alias("message"))
+            .where(~F.col(f"message.{TOMBSTONE}"))
+        )
+        rows = latest.select("key", *(F.col(f"message.{quote_name(n)}").alias(n) for n in others))
+        return columns_of(
+            rows.select(*messages.columns), topic, are_decoded=reading.decoding is not None
+        )
+
+    def write(self, rows: BatchRows, *, overwrite: bool) -> int:
+        """Send the rows of a batch as one message per key and return their number."""
+        topic = as_kafka(self.spec)
+        sent = upsert_messages(rows.dataframe, topic, None, is_ordered=rows.are_ordered)
+        return send_messages(sent, topic)
+
+    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> UpsertSink:
+        """Open a topic for the micro-batches of a stream."""
+        topic, types = as_kafka(self.spec), declared_types(self.spec)
+        message_columns(topic)  # the columns must fit the format before anything runs
+        return UpsertSink(topic, types, writer, retries_of_stream(rows.sparkSession))

@@ -12,7 +12,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 
 from runtime.connectors.columns import pick
-from runtime.connectors.connector import Connector, about_table
+from runtime.connectors.connector import Table, about_table
 from runtime.connectors.declarations import check_columns
 from runtime.connectors.lake.delta.snapshot import load_delta
 from runtime.connectors.lake.delta.stream import stream_delta
@@ -28,6 +28,7 @@ from runtime.connectors.lake.table import (
 )
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.files import as_uri
+from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.scan_source import scan_source
 from runtime.lake.places import UnreadableError
 from runtime.options.checks import (
@@ -35,6 +36,7 @@ from runtime.options.checks import (
     check_options,
     is_monitored,
     option_values,
+    wrong_value,
 )
 from runtime.options.known import DELTA, ICEBERG
 from runtime.scan.files import NotScannable
@@ -42,8 +44,8 @@ from runtime.scan.lake import scan_source_of
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Expression, columns_of
 from runtime.spec.scan import ScanSource
-from runtime.spec.sink import SinkMode, StreamSink
-from runtime.spec.table import Column, TableSpec
+from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
+from runtime.spec.table import LOOKUP_CACHE, Column, TableSpec
 
 _MONITOR = "source.monitor-interval"
 _NO_SOURCE = "DATA_SOURCE_NOT_FOUND"
@@ -56,86 +58,6 @@ _TIME_TRAVEL = {
     "delta": {"version": "versionAsOf", "timestamp": "timestampAsOf"},
     "iceberg": {"version": "snapshot-id"},
 }
-
-
-def _scan(
-    spark: SparkSession, spec: TableSpec, columns: Sequence[Column], filters: Sequence[Expression]
-) -> ScanSource | str:
-    """Return a table for the Arrow scan, or the reason why it cannot read it.
-
-    `columns` are the required ones, with the names and types that Spark reports. Files without rows
-    that satisfy all filters may be left out.
-    """
-    derived_names = {c.name.lower() for c in spec.columns if c.computed or c.metadata}
-    for column in columns:
-        if column.name.partition(".")[0].lower() in derived_names:
-            return f"{column.name} is not a column of the table"
-    try:
-        table = _load(spark, spec, filters)
-    except UnreadableError as error:
-        return error.reason
-    types = {column.name.lower(): column.type for column in table.snapshot.columns}
-    for column in columns:
-        actual = types.get(column.name.lower())
-        if actual is not None and actual != column.type:
-            return f"column {column.name} is {shown_type(actual)}, but is declared "
-            f"{shown_type(column.type)}"
-
-    # the files come from the log instead of a directory listing
-    def find(
-        path: str, roots: Sequence[str], columns: Sequence[Column], *_: object
-    ) -> ScanSource | NotScannable:
-        return scan_source_of(table.snapshot, columns, filters, table.store)
-
-    files = table.snapshot.files
-    where = as_uri(files[0].path) if files else "file:///"
-    source = scan_source(spark, where, columns, find)
-    is_named = "path" not in option_values(spec)
-    if not isinstance(source, ScanSource):
-        return source.reason
-    if table.store is not None and is_named:
-        # tasks open the store of the path, which cannot be derived from a table name
-        return replace(source, path=table.store.root)
-    return source
-
-
-def _load(
-    spark: SparkSession,
-    spec: TableSpec,
-    filters: Sequence[Expression] = (),
-    *,
-    with_deleted: bool = False,
-) -> LakeTable:
-    """Load a table with at least the files in which all filters can be true."""
-    if spec.connector.lower() == "iceberg":
-        return load_iceberg(spark, spec, filters)
-    names = {name for expression in filters for name in columns_of(expression)}
-    return load_delta(spark, spec, names, with_deleted=with_deleted)
-
-
-def _read(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """Read a table with the physical columns of `spec`, or with all its columns.
-
-    Raises:
-        ExecutionError: The table or the version does not exist, or cannot be read correctly.
-        CatalogError: The table does not have the declared columns.
-        SetupError: The package is missing.
-    """
-    try:
-        table = _load(spark, spec, with_deleted=True)
-        check_stored_columns(spec, table)
-        return read_lake_table(spark, spec, table)
-    except UnreadableError as error:
-        return _read_with_jar(spark, spec, error)
-
-
-def _note(spark: SparkSession, spec: TableSpec) -> str | None:
-    """Return a note about columns that no file of a table has, or None."""
-    try:
-        table = _load(spark, spec, with_deleted=True)
-        return note_on_columns(spec, check_stored_columns(spec, table))
-    except (UnreadableError, SqlwinError):
-        return None  # reading the table reports the error
 
 
 def _read_with_jar(spark: SparkSession, spec: TableSpec, why: UnreadableError) -> DataFrame:
@@ -160,15 +82,6 @@ def _read_with_jar(spark: SparkSession, spec: TableSpec, why: UnreadableError) -
     if not spec.columns:
         return rows
     return rows.select(*(pick(rows, spec, c, values["path"]) for c in spec.physical_columns))
-
-
-def _stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """Read a table as a stream, with its new versions."""
-    try:
-        read = stream_iceberg if spec.connector.lower() == "iceberg" else stream_delta
-        return read(spark, spec)
-    except UnreadableError as error:
-        raise unreadable(spec, error) from error
 
 
 @dataclass(frozen=True)
@@ -200,38 +113,6 @@ def unreadable(spec: TableSpec, why: UnreadableError) -> ExecutionError:
     )
 
 
-def validate_delta(spec: TableSpec) -> None:
-    """Check the options and columns of a table, but not whether it exists.
-
-    Raises:
-        CatalogError: An option or a column is wrong.
-    """
-    check_options(spec, DELTA)
-    _check_time_travel(spec)
-    check_columns(spec)
-
-
-def validate_iceberg(spec: TableSpec) -> None:
-    """Check the options and columns of a table, but not whether it exists.
-
-    Raises:
-        CatalogError: An option or a column is wrong.
-    """
-    option_names = [name for name, _ in spec.options if name.lower().startswith("catalog.")]
-    valid = {name: option for name, option in ICEBERG.items() if "<" not in name}
-    check_options(spec, valid, option_names)
-    values = option_values(spec)
-    catalog_options = [name for name in ("catalog-name", "catalog-type", "uri") if name in values]
-    if ("path" in values) == bool(catalog_options):
-        raise bad_option(
-            spec,
-            "option 'path' is missing, and no catalog is set",
-            "set 'path', or 'catalog-type', 'uri' and 'catalog-table'",
-        )
-    _check_time_travel(spec)
-    check_columns(spec)
-
-
 def _check_time_travel(spec: TableSpec) -> None:
     """Refuse conflicting options for the version to read."""
     values = option_values(spec)
@@ -244,41 +125,190 @@ def _check_time_travel(spec: TableSpec) -> None:
         )
 
 
-DELTA_CONNECTOR = Connector(
-    "delta",
-    validate_delta,
-    _read,
-    _stream,
-    is_monitored,
-    streams_bounded=True,
-    write=write_delta,
-    write_by_order=partial(write_delta, is_ordered=True),
-    overwrites=True,
-    open_sink=lambda rows, spec, writer: LakeSink(
-        partial(write_delta, is_ordered=writer.is_ordered), spec, writer.name
-    ),
-    mode=SinkMode.UPSERT,
-    explain=about_table,
-    file_format=lambda spec: "parquet",
-    scan=_scan,
-    note=_note,
-    brings_columns=True,
-    has_versions=True,
-)
-ICEBERG_CONNECTOR = Connector(
-    "iceberg",
-    validate_iceberg,
-    _read,
-    _stream,
-    is_monitored,
-    streams_bounded=True,
-    write=write_iceberg,
-    overwrites=True,
-    open_sink=lambda rows, spec, writer: LakeSink(write_iceberg, spec, writer.name),
-    explain=about_table,
-    file_format=lambda spec: "parquet",
-    scan=_scan,
-    note=_note,
-    brings_columns=True,
-    has_versions=True,
-)
+class _Lake(Table):
+    """Table of a lake."""
+
+    can_stream = True
+    can_stream_bounded = True
+    can_write = True
+    can_overwrite = True
+    brings_columns = True
+    file_format = "parquet"
+
+    def load(self, spark: SparkSession, filters: Sequence[Expression] | None = None) -> LakeTable:
+        """Load a version.
+
+        Args:
+            spark: Spark session.
+            filters: Conditions of a scan; files in which they cannot be true may be left out. None
+                for Spark, which leaves out deleted rows itself.
+        """
+        raise NotImplementedError
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether new versions are monitored."""
+        return is_monitored(self.spec)
+
+    def reload(self) -> None:
+        """Refuse a cache, because a DataFrame always reads the same version."""
+        if super().reload() is not None:
+            raise wrong_value(
+                self.spec,
+                LOOKUP_CACHE,
+                option_values(self.spec)[LOOKUP_CACHE],
+                f"a stream reads the version of {self.spec.connector.lower()} tables at its "
+                "start, so it cannot read the table again; restart the stream to join a newer "
+                "version",
+            )
+
+    def explain(self, error: Exception) -> SqlwinError:
+        """Name the table in an error of a library."""
+        return about_table(self.spec, error)
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Return the rows with the declared physical columns, or with all columns.
+
+        Raises:
+            ExecutionError: The table or the version does not exist, or cannot be read correctly.
+            CatalogError: The table does not have the declared columns.
+            SetupError: The package is missing.
+        """
+        try:
+            table = self.load(spark)
+            check_stored_columns(self.spec, table)
+            return read_lake_table(spark, self.spec, table)
+        except UnreadableError as error:
+            return _read_with_jar(spark, self.spec, error)
+
+    def note(self, spark: SparkSession) -> str | None:
+        """Return a note about columns that no file has, or None."""
+        try:
+            table = self.load(spark)
+            return note_on_columns(self.spec, check_stored_columns(self.spec, table))
+        except (UnreadableError, SqlwinError):
+            return None  # reading the table reports the error
+
+    def scan(
+        self, spark: SparkSession, columns: Sequence[Column], filters: Sequence[Expression]
+    ) -> ScanSource | str:
+        """Return the Parquet files that tasks read, taken from the log of the table."""
+        derived_names = {c.name.lower() for c in self.spec.columns if c.computed or c.metadata}
+        for column in columns:
+            if column.name.partition(".")[0].lower() in derived_names:
+                return f"{column.name} is not a column of the table"
+        try:
+            table = self.load(spark, filters)
+        except UnreadableError as error:
+            return error.reason
+        types = {column.name.lower(): column.type for column in table.snapshot.columns}
+        for column in columns:
+            actual = types.get(column.name.lower())
+            if actual is not None and actual != column.type:
+                return f"column {column.name} is {shown_type(actual)}, but is declared "
+                f"{shown_type(column.type)}"
+
+        # the files come from the log instead of a directory listing
+        def find(
+            path: str, roots: Sequence[str], columns: Sequence[Column], *_: object
+        ) -> ScanSource | NotScannable:
+            return scan_source_of(table.snapshot, columns, filters, table.store)
+
+        files = table.snapshot.files
+        where = as_uri(files[0].path) if files else "file:///"
+        source = scan_source(spark, where, columns, find)
+        is_named = "path" not in option_values(self.spec)
+        if not isinstance(source, ScanSource):
+            return source.reason
+        if table.store is not None and is_named:
+            # tasks open the store of the path, which cannot be derived from a table name
+            return replace(source, path=table.store.root)
+        return source
+
+
+class DeltaTable(_Lake):
+    """Table of Delta Lake."""
+
+    options = DELTA
+    sink_mode = SinkMode.UPSERT
+
+    def validate(self) -> None:
+        """Check the options and columns of a table, but not whether it exists.
+
+        Raises:
+            CatalogError: An option or a column is wrong.
+        """
+        spec = self.spec
+        check_options(spec, DELTA)
+        _check_time_travel(spec)
+        check_columns(spec)
+
+    def load(self, spark: SparkSession, filters: Sequence[Expression] | None = None) -> LakeTable:
+        """Load a version. See `_Lake.load`."""
+        names = {name for expression in filters or () for name in columns_of(expression)}
+        return load_delta(spark, self.spec, names, with_deleted=filters is None)
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """Return the rows of a version and of the later ones."""
+        try:
+            return stream_delta(spark, self.spec)
+        except UnreadableError as error:
+            raise unreadable(self.spec, error) from error
+
+    def write(self, rows: BatchRows, *, overwrite: bool) -> int:
+        """Write rows as one version."""
+        return write_delta(rows.dataframe, self.spec, overwrite, is_ordered=rows.are_ordered)
+
+    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> LakeSink:
+        """Return the sink that writes a version per micro-batch."""
+        append = partial(write_delta, is_ordered=writer.is_ordered)
+        return LakeSink(append, self.spec, writer.name)
+
+
+class IcebergTable(_Lake):
+    """Table of Iceberg."""
+
+    options = ICEBERG
+    sink_mode = SinkMode.APPEND
+
+    def validate(self) -> None:
+        """Check the options and columns of a table, but not whether it exists.
+
+        Raises:
+            CatalogError: An option or a column is wrong.
+        """
+        spec = self.spec
+        option_names = [name for name, _ in spec.options if name.lower().startswith("catalog.")]
+        valid = {name: option for name, option in ICEBERG.items() if "<" not in name}
+        check_options(spec, valid, option_names)
+        values = option_values(spec)
+        catalog_options = [
+            name for name in ("catalog-name", "catalog-type", "uri") if name in values
+        ]
+        if ("path" in values) == bool(catalog_options):
+            raise bad_option(
+                spec,
+                "option 'path' is missing, and no catalog is set",
+                "set 'path', or 'catalog-type', 'uri' and 'catalog-table'",
+            )
+        _check_time_travel(spec)
+        check_columns(spec)
+
+    def load(self, spark: SparkSession, filters: Sequence[Expression] | None = None) -> LakeTable:
+        """Load a snapshot. See `_Lake.load`."""
+        return load_iceberg(spark, self.spec, filters or ())
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """Return the rows of a snapshot and of the later ones."""
+        try:
+            return stream_iceberg(spark, self.spec)
+        except UnreadableError as error:
+            raise unreadable(self.spec, error) from error
+
+    def write(self, rows: BatchRows, *, overwrite: bool) -> int:
+        """Write rows as one snapshot."""
+        return write_iceberg(rows.dataframe, self.spec, overwrite)
+
+    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> LakeSink:
+        """Return the sink that writes a snapshot per micro-batch."""
+        return LakeSink(write_iceberg, self.spec, writer.name)

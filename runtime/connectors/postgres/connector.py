@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runtime.connectors.connector import Connector
+from runtime.connectors.connector import Table
 from runtime.connectors.declarations import check_columns
 from runtime.connectors.postgres.database import check_url, connect, table_name
 from runtime.connectors.postgres.read import (
@@ -23,7 +22,7 @@ from runtime.connectors.postgres.write import BatchWriter, insert_rows
 from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.job_properties import retries_of_stream
 from runtime.frames.scan_source import unlike_spark
-from runtime.options.checks import bad_option, check_options, idle_options, option_values
+from runtime.options.checks import bad_option, check_options, option_values
 from runtime.options.known import POSTGRES
 from runtime.results.rows import result_batches
 from runtime.spec.expressions import Expression
@@ -33,20 +32,9 @@ from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import Column, TableColumn, TableSpec
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-
-def validate(spec: TableSpec) -> None:
-    """Check a table's definition without connecting to the database.
-
-    Raises:
-        CatalogError: An option or a column is wrong.
-    """
-    _check_options(spec)
-    check_columns(spec)
-    if not spec.physical_columns:
-        raise bad_option(spec, "columns are required", "declare them in CREATE TABLE")
 
 
 def _check_options(spec: TableSpec) -> None:
@@ -59,79 +47,6 @@ def _check_options(spec: TableSpec) -> None:
         table_name(spec)
     if "scan.partition.num" in values and "scan.partition.column" not in values:
         raise bad_option(spec, "'scan.partition.num' requires 'scan.partition.column'")
-
-
-def stored_columns(spec: TableSpec) -> tuple[TableColumn, ...]:
-    """Return the columns of a table or query in the database, with the types that hold its values.
-
-    Raises:
-        SqlwinError: An option is wrong, the database is unavailable, or it has no such table.
-    """
-    _check_options(spec)
-    if option_values(spec).get("create-table", "").lower() == "true":
-        raise bad_option(
-            spec, "columns are required with 'create-table'", "declare them in CREATE TABLE"
-        )
-    with closing(connect(spec)) as connection:
-        return tuple(
-            TableColumn(column.name, readable_type(column.type).upper())
-            for column in columns_in(connection, spec)
-        )
-
-
-def scan(
-    spark: SparkSession, spec: TableSpec, columns: Sequence[Column], filters: Sequence[Expression]
-) -> SplitTable | str:
-    """Return the scan for tasks or this process to read a table, or the reason for using Spark.
-
-    `columns` are the required ones, with the types that Spark reports.
-    """
-    reason = unlike_spark(spark)
-    if reason is not None:
-        return reason
-    where = option_values(spec).get("table-name", "a query")
-    return SplitTable(spec, where, tuple(columns), filters=tuple(filters), is_read_in_process=True)
-
-
-def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """Return the rows, which tasks read in partitions.
-
-    Raises:
-        SqlwinError: The database is unavailable, or the table or a column does not fit.
-    """
-    from pyspark.sql.types import StringType, StructField, StructType
-
-    from runtime.connectors.columns import declared_schema
-
-    schema = declared_schema(spec, spec.physical_columns)
-    source = PostgresSplits(spec, retries=retries_of_stream(spark))
-    reader = source.reader(_columns(schema), is_stream=False)
-    parts = source.batch_splits(spark.sparkContext.defaultParallelism)
-    split = StructType([StructField("split", StringType())])
-    rows = spark.createDataFrame(list(parts), split).repartition(len(parts))
-    return rows.mapInArrow(task_rows(reader), schema)
-
-
-def write(
-    dataframe: DataFrame, spec: TableSpec, overwrite: bool, *, is_ordered: bool = False
-) -> int:
-    """Write the rows of a batch in one transaction and return their number."""
-    return write_arrow(replace(BatchRows.of(dataframe), are_ordered=is_ordered), spec, overwrite)
-
-
-def write_arrow(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
-    """Write rows that workers or this process hold as Arrow. See `write`."""
-    insert = partial(
-        insert_rows,
-        spec,
-        _columns(rows.schema),
-        overwrite=overwrite,
-        is_ordered=rows.are_ordered,
-    )
-    if rows.in_process is not None:
-        return insert(rows.in_process.batches())
-    with closing(result_batches(rows)) as batches:
-        return insert(batches)
 
 
 class PostgresSink(StreamSink):
@@ -158,21 +73,102 @@ def _columns(schema: StructType) -> Sequence[Column]:
     return [Column(f.name, f.dataType.simpleString()) for f in schema if f.name != ROW_KIND]
 
 
-POSTGRES_CONNECTOR = Connector(
-    "postgres",
-    validate,
-    read,
-    write=write,
-    write_arrow=write_arrow,
-    write_by_order=partial(write, is_ordered=True),
-    needs_spark=lambda spark, spec: None,
-    overwrites=True,
-    open_sink=PostgresSink,
-    mode=SinkMode.UPSERT,
-    scan=scan,
-    splits=lambda spark, spec: PostgresSplits(spec, retries=retries_of_stream(spark)),
-    read_in_process=read_in_process,
-    idle_options=idle_options(POSTGRES),
-    stored_columns=stored_columns,
-)
-JDBC_CONNECTOR = replace(POSTGRES_CONNECTOR, name="jdbc")
+class PostgresTable(Table):
+    """Table or query of a database."""
+
+    options = POSTGRES
+    can_write = True
+    can_overwrite = True
+    sink_mode = SinkMode.UPSERT
+    is_read_in_process = True
+
+    def validate(self) -> None:
+        """Check a table's definition without connecting to the database.
+
+        Raises:
+            CatalogError: An option or a column is wrong.
+        """
+        spec = self.spec
+        _check_options(spec)
+        check_columns(spec)
+        if not spec.physical_columns:
+            raise bad_option(spec, "columns are required", "declare them in CREATE TABLE")
+
+    def stored_columns(self) -> tuple[TableColumn, ...]:
+        """Return the columns in the database, with the types that hold their values.
+
+        Raises:
+            SqlwinError: An option is wrong, the database is unavailable, or it has no such table.
+        """
+        spec = self.without_shared_options().spec
+        _check_options(spec)
+        if option_values(spec).get("create-table", "").lower() == "true":
+            raise bad_option(
+                spec, "columns are required with 'create-table'", "declare them in CREATE TABLE"
+            )
+        with closing(connect(spec)) as connection:
+            return tuple(
+                TableColumn(column.name, readable_type(column.type).upper())
+                for column in columns_in(connection, spec)
+            )
+
+    def scan(
+        self, spark: SparkSession, columns: Sequence[Column], filters: Sequence[Expression]
+    ) -> SplitTable | str:
+        """Return the scan for tasks or this process to read the table, or why Spark is needed."""
+        reason = unlike_spark(spark)
+        if reason is not None:
+            return reason
+        where = option_values(self.spec).get("table-name", "a query")
+        return SplitTable(
+            self.spec, where, tuple(columns), filters=tuple(filters), is_read_in_process=True
+        )
+
+    def messages(self, spark: SparkSession) -> PostgresSplits:
+        """Return the partitions that tasks read."""
+        return PostgresSplits(self.spec, retries=retries_of_stream(spark))
+
+    def read_in_process(
+        self, columns: Sequence[Column], filters: Sequence[Expression]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read columns of all partitions in one snapshot."""
+        return read_in_process(self.spec, columns, filters)
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Return the rows, which tasks read in partitions.
+
+        Raises:
+            SqlwinError: The database is unavailable, or the table or a column does not fit.
+        """
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        from runtime.connectors.columns import declared_schema
+
+        schema = declared_schema(self.spec, self.spec.physical_columns)
+        source = self.messages(spark)
+        reader = source.reader(_columns(schema), is_stream=False)
+        parts = source.batch_splits(spark.sparkContext.defaultParallelism)
+        split = StructType([StructField("split", StringType())])
+        rows = spark.createDataFrame(list(parts), split).repartition(len(parts))
+        return rows.mapInArrow(task_rows(reader), schema)
+
+    def write(self, rows: BatchRows, *, overwrite: bool) -> int:
+        """Write the rows of a batch in one transaction and return their number."""
+        insert = partial(
+            insert_rows,
+            self.spec,
+            _columns(rows.schema),
+            overwrite=overwrite,
+            is_ordered=rows.are_ordered,
+        )
+        if rows.in_process is not None:
+            return insert(rows.in_process.batches())
+        with closing(result_batches(rows)) as batches:
+            return insert(batches)
+
+    def why_spark_writes(self, spark: SparkSession) -> None:
+        """Return None: this process writes its own rows."""
+
+    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> PostgresSink:
+        """Connect to the database for the micro-batches of a stream."""
+        return PostgresSink(rows, self.spec, writer)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType
 
-from runtime.connectors.registry import message_source, split_source
+from runtime.connectors.registry import open_table
 from runtime.frames.blobs import map_in_arrow
 from runtime.frames.job_properties import known_closed_us
 from runtime.frames.meter import Wrap, unmeasured
@@ -126,12 +126,12 @@ def _scan_stage(
         splits, is_cascade=False, has_processing_time=has_processing_time
     )
     rows = rows.selectExpr(*encode_columns(rows.columns, has_watermark=False))
-    reader = split_source(spark, table).reader(columns, is_stream=True)
+    reader = open_table(table).splits(spark).reader(columns, is_stream=True)
     first = wrap(_run_scan(plan, local, reader))
     if reader.undecoded_ddl is None:
         messages = rows.mapInArrow(first, MESSAGE_DDL)
     else:
-        source = message_source(spark, table)
+        source = open_table(table).messages(spark)
         second = _run_scan(plan, local, reader, is_second=True)
         messages = run_two_passes(rows, MESSAGE_DDL, first, second, source, reader, columns)
     return RunningStage(report_row_counts(messages, number, table.name), plan)

@@ -16,7 +16,7 @@ from planner.sql.build import identifier, to_sql
 from planner.streams.refusals import StreamRefusal
 from planner.streams.update_identity import update_identity
 from runtime.batch.execute import dataframe
-from runtime.connectors.registry import updated_by_key
+from runtime.connectors.registry import open_table
 from runtime.errors import AnalysisError, nearest
 from runtime.sinks.late_rows import LateTable, check_late_tables
 from runtime.sinks.stream_sinks import (
@@ -158,7 +158,7 @@ def check_tables(lowered: LoweredStream, sink: StreamSink, *, emits_updates: boo
     """
     for into, plan in zip(tables_of(sink), lowered.plans, strict=False):
         check_sink(into.table, overwrite=into.overwrite, emits_updates=emits_updates)
-        if not (emits_updates and updated_by_key(into.table)):
+        if not (emits_updates and open_table(into.table).is_updated_by_key):
             continue
         physical = plan.physical
         identity = update_identity(physical.input if isinstance(physical, Sink) else physical)
@@ -182,7 +182,7 @@ def explain_sink(sink: StreamSink, *, emits_updates: bool) -> str:
     lines = []
     for into in tables_of(sink):
         table = into.table
-        if updated_by_key(table):
+        if open_table(table).is_updated_by_key:
             folds = "; the changes of a micro-batch are folded to one upsert or delete per key"
             lines.append(
                 f"sink: upserts into {table.name} by PRIMARY KEY ({', '.join(table.primary_key)})"

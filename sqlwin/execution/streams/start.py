@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from tempfile import gettempdir
 
-from runtime.connectors.registry import input_checks
+from runtime.connectors.registry import open_table
 from runtime.errors import AnalysisError, ExecutionError
 from runtime.file_owner import check_only_we_write
 from runtime.files import Files, is_local_path
@@ -18,6 +18,7 @@ from runtime.sinks.stream_sinks import StreamRun
 from runtime.spark.clusters import check_seen_by_all, check_workers
 from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
 from runtime.spark.session import is_local_mode
+from runtime.spec.source import InputChecks
 from runtime.spec.table import IDLE_ADVANCE, TableSpec
 from runtime.streaming.checkpoint import (
     Checkpoint,
@@ -145,7 +146,6 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         rules = lowered.watermarks(options)
         plans.add_notes(_changes_of_watermarks(files, checkpoint, lowered, rules))
         options = replace(options, runs=record_run(files, checkpoint, rules))
-        read = [source for source in lowered.sources if isinstance(source, TableSpec)]
         log = SourceLog(files, checkpoint.spark_directory)
         cached = {
             view: (rows, reload)
@@ -168,7 +168,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             trigger_us=0 if lowered.is_bounded else trigger_us(config, lowered.sources),
             writer=checkpoint.writer,
             late=first_late,
-            checks=input_checks(spark, read, log),
+            checks=_input_checks(plans, lowered, log),
             order=lowered.order,
             find_watermark=partial(watermark_before, files, checkpoint.spark_directory)
             if lowered.reads_watermark
@@ -246,6 +246,13 @@ def _changes_of_watermarks(
     runs = read_runs(files, checkpoint)
     names = lowered.source_names[: len(rules)]
     return watermark_changes(runs[-1].operators, rules, names) if runs else ()
+
+
+def _input_checks(plans: Plans, lowered: LoweredStream, log: SourceLog) -> tuple[InputChecks, ...]:
+    """Return the checks of all tables that a stream reads."""
+    specs = dict.fromkeys(source for source in lowered.sources if isinstance(source, TableSpec))
+    found = [open_table(spec).check_input(plans.spark, log) for spec in specs]
+    return tuple(checks for checks in found if checks is not None)
 
 
 def _stop(run: StreamRun) -> None:

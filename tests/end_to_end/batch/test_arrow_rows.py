@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 import sqlwin
 from runtime.compute.arrow.blobs import from_blobs
 from runtime.connectors.filesystem.write_arrow import arrow_files
-from runtime.connectors.registry import CONNECTORS
+from runtime.connectors.registry import open_table
 from runtime.errors import ExecutionError
 from runtime.frames.arrow_rows import ArrowRows, BatchRows
 from runtime.frames.blobs import without_emitted, wrap_emitted
@@ -152,9 +152,9 @@ def test_rows_that_are_forgotten_are_computed_and_counted_where_they_are(
           p DECIMAL(38, 2), d DATE) WITH ('connector' = 'blackhole')""")
     (written,) = readings_session.execute(f"INSERT INTO nowhere {QUERIES['sums']}")
     assert written.row_count == n_rows > 0
-    write = CONNECTORS["blackhole"].write_arrow
-    assert write is not None and arrow_rows(result) is not None
-    assert write(rows_of(result), TableSpec("nowhere", "blackhole"), False) == n_rows
+    assert arrow_rows(result) is not None
+    target = open_table(TableSpec("nowhere", "blackhole"))
+    assert target.write(rows_of(result), overwrite=False) == n_rows
 
 
 @pytest.mark.long

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.util import InheritableThread
 
+from runtime.connectors.connector import Table
 from runtime.errors import SqlwinError
 from runtime.spark.jobs import begin_group, cancel_until
 from sqlwin.control import SessionControl
@@ -168,16 +169,14 @@ def test_a_statement_set_reads_its_table_once(
     inserts = [insert(f"out_{name}", window) for name, window in windows.items()]
     before = cached_rdds(session)
     during = []
-    from sqlwin.execution import statement_sets
+    write = Table.insert
 
-    write = statement_sets.write_rows
-
-    def counted(*args: Any) -> Any:
-        written = write(*args)
+    def counted(*args: Any, **options: Any) -> Any:
+        written = write(*args, **options)
         during.append(cached_rdds(session))
         return written
 
-    monkeypatch.setattr(statement_sets, "write_rows", counted)
+    monkeypatch.setattr(Table, "insert", counted)
     [result] = session.execute(f"EXECUTE STATEMENT SET BEGIN {' '.join(inserts)} END")
     assert during == [before + 1] * 4
     if is_scanned:

@@ -168,7 +168,7 @@ def test_a_file_that_has_grown_since_it_was_listed_is_refused(
     path.write_text("1\n")
     listed_ms = path.stat().st_mtime_ns // 1_000_000
     spec = table("filesystem", "k BIGINT", path=str(path.parent), format="csv")
-    check = arrivals_check(spark, [spec], SourceLog(LocalFiles(), str(tmp_path)))
+    check = arrivals_check(spark, spec, SourceLog(LocalFiles(), str(tmp_path)))
     # Spark lists and plans
     entry = json.dumps({"path": f"file://{path}", "timestamp": listed_ms, "batchId": 0})
     for name, lines in (("offsets/0", '{}\n{"logOffset":0}'), ("sources/0/0", entry)):
@@ -185,7 +185,7 @@ def test_a_file_that_has_grown_since_it_was_listed_is_refused(
         check(0)
     # the next run plans the micro-batch again
     next_file_time(tmp_path)
-    again = arrivals_check(spark, [spec], SourceLog(LocalFiles(), str(tmp_path)))
+    again = arrivals_check(spark, spec, SourceLog(LocalFiles(), str(tmp_path)))
     again(0)
     next_file_time(tmp_path)
     path.write_text("1\n2\n3\n")
@@ -209,7 +209,8 @@ def test_files_of_tables_with_a_common_prefix_are_separate(
     for name, lines in (("offsets/0", '{}\n{"logOffset":0}'), ("sources/0/0", entry)):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text(f"v1\n{lines}")
-    arrivals_check(spark, specs, SourceLog(LocalFiles(), str(tmp_path)))(0)
+    for spec in specs:
+        arrivals_check(spark, spec, SourceLog(LocalFiles(), str(tmp_path)))(0)
 
 
 def test_the_files_of_a_micro_batch_equal_sparks_log(tmp_path: Path) -> None:

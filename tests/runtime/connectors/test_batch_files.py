@@ -23,11 +23,10 @@ from runtime.connectors.filesystem.publish import (
     remove,
     written_files,
 )
-from runtime.connectors.registry import read_table, write_table
 from runtime.errors import ExecutionError
 from runtime.files import LocalFiles, lock_directory
 from runtime.spec.table import TableSpec
-from tests.runtime.connectors.tables import table
+from tests.runtime.connectors.tables import read_table, table, write_table
 
 FILES = LocalFiles()
 # A batch writer whose process is gone

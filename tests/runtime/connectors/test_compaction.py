@@ -11,14 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from runtime.commits import committed_files, read_commit
 from runtime.connectors.filesystem.stream_write import Compaction, FileSink, compaction
-from runtime.connectors.registry import read_table
 from runtime.errors import ExecutionError
 from runtime.files import LocalFiles
 from runtime.spec.sink import StreamWriter
 from runtime.spec.table import TableSpec
 from tests.marks import among
 from tests.observing import wait_until
-from tests.runtime.connectors.tables import table
+from tests.runtime.connectors.tables import read_table, table
 from tests.runtime.connectors.test_stream_files import Killed, below
 
 FILES = LocalFiles()

@@ -23,12 +23,11 @@ import sqlwin
 from runtime.commits import Commit, committed_files
 from runtime.connectors.filesystem import write
 from runtime.connectors.filesystem.publish import Writer, clear_batches, conclude, publish
-from runtime.connectors.registry import read_table, write_table
 from runtime.errors import ExecutionError
 from runtime.files import LocalFiles
 from runtime.scan.paths import data_files
 from runtime.spec.table import TableSpec
-from tests.runtime.connectors.tables import table
+from tests.runtime.connectors.tables import read_table, table, write_table
 from tests.runtime.connectors.test_batch_files import DEAD, FILES, everything, settle
 
 OLD = [(0, 1), (0, 2), (0, 3)]

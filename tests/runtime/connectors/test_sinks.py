@@ -5,23 +5,19 @@ import os
 import pickle
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
-from runtime.connectors.registry import (
-    CONNECTORS,
-    check_writable,
-    open_storage,
-    read_table,
-    write_table,
-)
+from runtime.connectors.connector import Table
+from runtime.connectors.registry import BUILT_IN, load_connector, open_table, open_writable
 from runtime.errors import AnalysisError, CatalogError, ExecutionError, SqlwinError
 from runtime.sinks.latest_rows import LatestRows
 from runtime.sinks.stream_sinks import check_sink
 from runtime.spec.table import TableSpec
-from tests.runtime.connectors.tables import table
+from tests.runtime.connectors.tables import read_table, table, write_table
 
 
 def rows(spark: SparkSession, spec) -> list[tuple]:
@@ -194,7 +190,7 @@ def test_a_commit_that_the_disk_does_not_take_leaves_no_file(
 
 
 def test_rows_in_memory_may_have_nulls_or_none(spark: SparkSession):
-    spec, owner = open_storage(table("memory", "a BIGINT"))
+    spec, owner = open_table(table("memory", "a BIGINT")).with_storage()
     for query in ("SELECT 1L", "SELECT CAST(NULL AS BIGINT)"):
         write_table(spark.sql(query), spec, overwrite=False)
     assert sorted(read_table(spark, spec).toArrow()["a"].to_pylist(), key=str) == [1, None]
@@ -204,7 +200,7 @@ def test_rows_in_memory_may_have_nulls_or_none(spark: SparkSession):
         read_table(spark, spec)
 
 
-IN_MEMORY, _OWNER = open_storage(table("memory", "a BIGINT"))
+IN_MEMORY, _OWNER = open_table(table("memory", "a BIGINT")).with_storage()
 # A table of each writable connector
 WRITTEN = {
     "filesystem": table("filesystem", "a BIGINT", path="t.parquet"),
@@ -243,20 +239,20 @@ def in_directory(spec: TableSpec, directory: Path) -> TableSpec:
 
 
 @pytest.mark.variants(1)
-@pytest.mark.parametrize("name", sorted(CONNECTORS.keys() - NEED_SERVERS))
+@pytest.mark.parametrize("name", sorted(BUILT_IN.keys() - NEED_SERVERS))
 def test_every_connector_writes_or_refuses_in_batch_and_as_a_stream(
     name: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    connector = CONNECTORS[name]
-    can_stream = connector.open_sink is not None or connector.write_stream is not None
-    assert (connector.write is not None) == can_stream == (name in WRITTEN)
+    connector = cast(type[Table], load_connector(name))
+    streams = connector.sink_mode is not None or connector.spark_writer is not Table.spark_writer
+    assert connector.can_write == streams == (name in WRITTEN)
     if name in ONLY_SOURCES:
         refusal = f"table `t` cannot be written: connector '{name}' is a source only"
         spec = ONLY_SOURCES[name]
         for write in (
             lambda: write_table(spark.range(1), spec, overwrite=False),
             lambda: write_table(spark.range(1), spec, overwrite=True),
-            lambda: check_writable(spec, overwrite=False),
+            lambda: open_writable(spec, overwrite=False),
             lambda: check_sink(spec, overwrite=False, emits_updates=False),
         ):
             with pytest.raises(CatalogError, match=refusal) as caught:
@@ -272,7 +268,7 @@ def test_every_connector_writes_or_refuses_in_batch_and_as_a_stream(
             write_table(spark.range(3), spec, overwrite=False)
         return
     assert write_table(spark.range(3), spec, overwrite=False) == 3
-    if connector.read is not None:
+    if connector.read is not Table.read:
         assert rows(spark, spec) == [(0,), (1,), (2,)]
 
 
@@ -282,7 +278,7 @@ def test_every_sink_replaces_its_rows_or_refuses_to(
     name: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     spec = in_directory(WRITTEN[name], tmp_path)
-    if not CONNECTORS[name].overwrites:
+    if not open_table(spec).can_overwrite:
         refusal = (
             f"INSERT OVERWRITE is not supported for `t`: connector '{name}' cannot replace rows"
         )

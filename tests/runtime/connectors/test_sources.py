@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from runtime.connectors.registry import read_table, validate_table
+from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError, ExecutionError, SetupError, SqlwinError
 from runtime.options.checks import duration_us
 from runtime.spark.errors import translate
-from tests.runtime.connectors.tables import table
+from tests.runtime.connectors.tables import read_table, table
 
 
 def rows(spark: SparkSession, spec) -> list[tuple]:
@@ -53,12 +53,12 @@ def error_text(error: SqlwinError) -> str:
 )  # fmt: skip
 def test_an_invalid_declaration_is_named_with_a_valid_one(spec, message):
     with pytest.raises(CatalogError) as caught:
-        validate_table(spec)
+        open_table(spec).check()
     assert message in error_text(caught.value)
 
 
 def test_options_of_streaming_runs_and_of_spark_are_known():
-    validate_table(
+    open_table(
         table(
             "filesystem",
             path="x.csv",
@@ -67,7 +67,7 @@ def test_options_of_streaming_runs_and_of_spark_are_known():
             source__monitor_interval="10 s",
             auto_compaction="true",
         )
-    )
+    ).check()
 
 
 def test_a_column_is_processing_time_only_as_the_plain_call():

@@ -28,7 +28,7 @@ class Reading:
 
     def start(self) -> None:
         table = Directory("t", FILES, str(self.table))
-        self.parts = PartialBatches(SourceLog(FILES, str(self.checkpoint)), [table])
+        self.parts = PartialBatches(SourceLog(FILES, str(self.checkpoint)), table)
 
     def there(self, *names: str) -> None:
         for name in names:

@@ -53,7 +53,7 @@ class Rows:
         return lambda *_, **__: self
 
 
-def start(checks: Checks | None) -> tuple[Rows, StreamRun, list[int]]:
+def start(*checks: Checks) -> tuple[Rows, StreamRun, list[int]]:
     written: list[int] = []
 
     def write(rows: DataFrame, batch: int) -> int:
@@ -66,7 +66,7 @@ def start(checks: Checks | None) -> tuple[Rows, StreamRun, list[int]]:
 
 
 def test_watermarks_are_held_while_files_of_a_table_are_missing() -> None:
-    rows, run, written = start(Checks({0: ("t",), 1: ()}))
+    rows, run, written = start(Checks({0: (), 1: ()}), Checks(None), Checks({0: ("t",), 1: ()}))
     rows.run_batch(rows, 0)
     held = dict(rows.sparkContext.properties)
     assert run.incomplete == ("t",)
@@ -75,16 +75,16 @@ def test_watermarks_are_held_while_files_of_a_table_are_missing() -> None:
     assert (written, run.n_rows) == ([0, 1], 4)
 
 
-@pytest.mark.parametrize("checks", [None, Checks(None)])
-def test_a_stream_without_directories_does_not_hold_watermarks(checks: Checks | None) -> None:
-    rows, run, written = start(checks)
+@pytest.mark.parametrize("checks", [(), (Checks(None),)])
+def test_a_stream_without_directories_does_not_hold_watermarks(checks: tuple[Checks, ...]) -> None:
+    rows, run, written = start(*checks)
     rows.run_batch(rows, 0)
     assert rows.sparkContext.properties == {} and run.incomplete == ()
     assert written == [0]
 
 
 def test_a_micro_batch_with_refused_input_is_not_written() -> None:
-    rows, run, written = start(Checks({}))
+    rows, run, written = start(Checks(None), Checks({}))
     with pytest.raises(ExecutionError, match="truncated"):
         rows.run_batch(rows, 9)
     assert isinstance(run.error, ExecutionError) and written == []

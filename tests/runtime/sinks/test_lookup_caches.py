@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from runtime.connectors.registry import reload_of
+from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError
 from runtime.sinks.lookup_caches import LookupCaches, next_time_us
 from runtime.spec.table import PeriodicReload, Reload, TableSpec, TimedReload
@@ -46,7 +46,7 @@ def spec(options: dict[str, str]) -> TableSpec:
 def test_options_say_when_a_table_is_read_again(
     options: dict[str, str], reload: Reload | None
 ) -> None:
-    assert reload_of(spec(options)) == reload
+    assert open_table(spec(options)).reload() == reload
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_options_say_when_a_table_is_read_again(
 )
 def test_wrong_options_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(CatalogError) as raised:
-        reload_of(spec(options))
+        open_table(spec(options)).reload()
     assert message in raised.value.message
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame
 
 import sqlwin
-from runtime.connectors import registry
+from runtime.connectors.connector import Table
+from runtime.connectors.memory import MemoryTable
 from runtime.connectors.registry import sink_names
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
@@ -50,8 +50,12 @@ class NotedSink(StreamSink):
 def sink(monkeypatch: pytest.MonkeyPatch) -> Iterator[NotedSink]:
     """Provide the sink of all `memory` tables."""
     noted = NotedSink()
-    connector = replace(registry.CONNECTORS["memory"], open_sink=noted.open, mode=SinkMode.APPEND)
-    monkeypatch.setattr(registry, "CONNECTORS", {**registry.CONNECTORS, "memory": connector})
+
+    def open_sink(table: Table, rows: DataFrame, writer: StreamWriter) -> StreamSink:
+        return noted.open(rows, table.spec, writer)
+
+    monkeypatch.setattr(MemoryTable, "open_sink", open_sink)
+    monkeypatch.setattr(MemoryTable, "sink_mode", SinkMode.APPEND)
     return noted
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from runtime.connectors.registry import read_table
+from runtime.connectors.registry import open_table
 from runtime.spec.table import Column, TableSpec
 from sqlwin.catalog.certain_columns import certain_columns
 from sqlwin.catalog.expressions import Expressions
@@ -52,7 +52,7 @@ def test_computed_columns_have_the_types_of_spark(spark: SparkSession, tmp_path:
     spec = spec_of(statement)
     certain = certain_columns(spec, lambda path: path, Expressions().tree)
     assert certain is not None
-    schema = read_table(spark, spec).schema
+    schema = open_table(spec).rows(spark).schema
     assert certain == tuple(
         Column(field.name, field.dataType.simpleString(), field.nullable) for field in schema
     )

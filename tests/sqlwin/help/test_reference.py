@@ -1,6 +1,7 @@
 """The reference lists every option, setting and command of the program, and nothing else."""
 
 import re
+from typing import cast
 
 import duckdb
 import pytest
@@ -8,7 +9,8 @@ import pytest
 import sqlwin.statements.nodes as nodes
 from planner.aggregates.functions import MERGEABLE_FUNCTIONS
 from planner.binder import group_windows
-from runtime.connectors.registry import CONNECTORS as RUN
+from runtime.connectors.connector import Table
+from runtime.connectors.registry import BUILT_IN, load_connector
 from runtime.options import known
 from runtime.options.checks import Option
 from runtime.options.formats import FLINK_OPTIONS
@@ -55,13 +57,15 @@ def test_every_option_of_a_command_is_in_it():
 
 
 def test_every_connector_has_help_in_sqlwin_help():
-    assert set(CONNECTORS) == set(RUN), "sqlwin/help/connectors.py has the help"
-    for name, connector in RUN.items():
-        can_be_read = connector.read is not None or connector.stream is not None
+    assert set(CONNECTORS) == set(BUILT_IN), "sqlwin/help/connectors.py has the help"
+    for name in BUILT_IN:
+        connector = cast(type[Table], load_connector(name))
+        assert connector.can_stream == (connector.stream is not Table.stream)
+        assert connector.can_write == (connector.write is not Table.write)
         can = {
-            "reads": can_be_read,
-            "streams": connector.stream is not None,
-            "writes": connector.write is not None,
+            "reads": connector.can_stream or connector.read is not Table.read,
+            "streams": connector.can_stream,
+            "writes": connector.can_write,
         }
         assert CONNECTORS[name].can == tuple(word for word, holds in can.items() if holds)
 

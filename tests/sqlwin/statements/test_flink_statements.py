@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.connectors.registry import connector_of
+from runtime.connectors.registry import open_table
 from runtime.errors import SqlwinError
 from runtime.spark.messages import error_text
 from runtime.spec.table import TableSpec
@@ -107,7 +107,7 @@ def test_quit_ends_a_script(word: str) -> None:
 )
 def test_connectors_of_flink_name_an_equivalent(connector: str, hint: str) -> None:
     with pytest.raises(SqlwinError) as caught:
-        connector_of(TableSpec("t", connector, (), (("connector", connector),)))
+        open_table(TableSpec("t", connector, (), (("connector", connector),)))
     assert hint in (caught.value.hint or "")
 
 

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from runtime.connectors.kafka.decode import Decoding, decode_values
 from runtime.connectors.kafka.table import decoding_of
 from runtime.connectors.messages import decode_fields as decoded_by_spark
-from runtime.connectors.registry import validate_table
+from runtime.connectors.registry import open_table
 from runtime.spec.table import TableColumn, TableSpec
 
 FIELDS = {
@@ -60,7 +60,7 @@ def table(**options: str) -> TableSpec:
     named = {"topic": "t", "properties.bootstrap.servers": "h:1", "format": "json", **options}
     columns = tuple(TableColumn(name, type_.upper()) for name, type_ in FIELDS.items())
     spec = TableSpec("k", "kafka", columns, tuple(named.items()))
-    validate_table(spec)
+    open_table(spec).check()
     return spec
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from runtime.connectors.kafka import connector as kafka
-from runtime.connectors.registry import validate_table
+from runtime.connectors.registry import open_table
 from runtime.spec.table import TableColumn, TableSpec
 
 AT = dt.datetime.fromisoformat("2026-01-02T03:04:05.678")
@@ -25,7 +25,7 @@ def table(**options: str) -> TableSpec:
         TableColumn("part", "INT", metadata="partition"),
     )
     spec = TableSpec("k", "kafka", columns, tuple(named.items()))
-    validate_table(spec)
+    open_table(spec).check()
     return spec
 
 

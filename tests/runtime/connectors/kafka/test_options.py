@@ -9,7 +9,7 @@ import pytest
 from runtime.connectors.kafka.offsets import Reading
 from runtime.connectors.kafka.scan import KafkaSplits
 from runtime.connectors.kafka.table import reading_of, writing_of
-from runtime.connectors.registry import idle_options, is_unbounded, split_sql, validate_table
+from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError, SetupError
 from runtime.options.formats import CHANGELOG_FORMATS
 from runtime.spec.table import TableColumn, TableSpec
@@ -27,7 +27,7 @@ def kafka(columns: str = "a INT, b STRING", **options: str) -> TableSpec:
 
 def read(is_stream: bool = True, **options: str) -> Reading:
     spec = kafka(**options)
-    validate_table(spec)
+    open_table(spec).check()
     return reading_of(spec, is_stream=is_stream)
 
 
@@ -76,8 +76,8 @@ def test_a_batch_reads_all_messages_up_to_the_bound() -> None:
     assert (reading.start, reading.end_ms) == ("earliest", None)
     bounded = {"scan__bounded__mode": "timestamp", "scan__bounded__timestamp_millis": "9"}
     assert read(is_stream=False, **bounded).end_ms == 9
-    assert is_unbounded(kafka())
-    assert not is_unbounded(kafka(scan__bounded__mode="latest-offset"))
+    assert open_table(kafka()).is_unbounded
+    assert not open_table(kafka(scan__bounded__mode="latest-offset")).is_unbounded
 
 
 def test_the_sink_gets_one_topic_and_no_options_of_consumers() -> None:
@@ -105,7 +105,7 @@ def test_a_missing_package_is_named_before_anything_is_read(
 @pytest.mark.parametrize("name", CHANGELOG_FORMATS)
 def test_formats_of_changes_name_what_can_be_read(name: str) -> None:
     with pytest.raises(CatalogError, match="no table is a changelog") as error:
-        validate_table(kafka(format=name))
+        open_table(kafka(format=name)).check()
     assert "'format' = 'json'" in (error.value.hint or "")
 
 
@@ -144,15 +144,15 @@ def test_formats_of_changes_name_what_can_be_read(name: str) -> None:
 )  # fmt: skip
 def test_an_invalid_option_is_named_with_a_valid_one(spec: TableSpec, message: str) -> None:
     with pytest.raises(CatalogError) as caught:
-        validate_table(spec)
+        open_table(spec).check()
     assert message in str(caught.value)
 
 
 def test_ineffective_options_of_flink_are_accepted() -> None:
     spec = kafka(sink__delivery_guarantee="at-least-once", sink__partitioner="fixed")
-    validate_table(spec)
-    assert idle_options(spec) == ("sink.partitioner",)
-    assert idle_options(kafka()) == ()
+    open_table(spec).check()
+    assert open_table(spec).idle_options == ("sink.partitioner",)
+    assert open_table(kafka()).idle_options == ()
     files = TableSpec(
         "t",
         "filesystem",
@@ -162,14 +162,14 @@ def test_ineffective_options_of_flink_are_accepted() -> None:
             ("source.monitor-interval", "1 s"),
         ),
     )
-    validate_table(files)
-    assert idle_options(files) == ("Sink.Rolling-Policy.File-Size",)
+    open_table(files).check()
+    assert open_table(files).idle_options == ("Sink.Rolling-Policy.File-Size",)
 
 
 def test_options_of_the_formats_of_key_and_value_are_let_pass() -> None:
-    validate_table(kafka(json__timeZone="UTC", json__ignore_parse_errors="true"))
+    open_table(kafka(json__timeZone="UTC", json__ignore_parse_errors="true")).check()
     keyed = {"key__format": "csv", "key__fields": "a", "csv__field_delimiter": ";"}
-    validate_table(kafka(csv__null_literal="n/a", json__ignore_parse_errors="true", **keyed))
+    open_table(kafka(csv__null_literal="n/a", json__ignore_parse_errors="true", **keyed)).check()
 
 
 def test_splits_are_numbered_by_partition_and_topic() -> None:
@@ -178,12 +178,12 @@ def test_splits_are_numbered_by_partition_and_topic() -> None:
         options = tuple({**BASE, "topic": topic}.items())
         return TableSpec("t", "kafka", (TableColumn("a", "INT"), *columns), options=options)
 
-    assert split_sql(named("x", "partition")) == "CAST(`p` AS INT)"
+    assert open_table(named("x", "partition")).split_sql() == "CAST(`p` AS INT)"
     expected = "(CAST(`p` AS INT) * 2 + CASE `t` WHEN 'x' THEN 0 WHEN 'y' THEN 1 END)"
-    assert split_sql(named("x; y", "partition", "topic")) == expected
+    assert open_table(named("x; y", "partition", "topic")).split_sql() == expected
     with pytest.raises(
         CatalogError, match="requires a column METADATA FROM 'partition' in table `t`"
     ):
-        split_sql(named("x"))
+        open_table(named("x")).split_sql()
     with pytest.raises(CatalogError, match="requires a column METADATA FROM 'topic' in table `t`"):
-        split_sql(named("x;y", "partition"))
+        open_table(named("x;y", "partition")).split_sql()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from confluent_kafka import Consumer, Producer
 
 from runtime.connectors.kafka.properties import consumer_config, producer_config
-from runtime.connectors.registry import validate_table
+from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError
 from runtime.spec.table import TableColumn, TableSpec
 
@@ -92,7 +94,7 @@ def test_properties_without_an_equivalent_are_refused(
     property_: str, value: str, message: str
 ) -> None:
     with pytest.raises(CatalogError, match=message):
-        validate_table(kafka(**{property_: value}))
+        open_table(kafka(**{property_: value})).check()
 
 
 @pytest.mark.parametrize(
@@ -106,4 +108,4 @@ def test_properties_without_an_equivalent_are_refused(
 def test_options_named_as_spark_s_are_checked(option: str, value: str, message: str) -> None:
     spec = kafka()
     with pytest.raises(CatalogError, match=message):
-        validate_table(TableSpec("t", "kafka", spec.columns, (*spec.options, (option, value))))
+        open_table(replace(spec, options=(*spec.options, (option, value)))).check()

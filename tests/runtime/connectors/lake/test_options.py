@@ -11,7 +11,7 @@ from runtime.connectors.lake.iceberg.snapshot import (
     open_catalog,
     table_name,
 )
-from runtime.connectors.registry import validate_table
+from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError, SetupError
 from runtime.lake.places import TablePlace
 from runtime.spec.table import TableSpec
@@ -35,7 +35,7 @@ def spec_of(connector, **options):
     ],
 )
 def test_these_are_right(spec):
-    validate_table(spec)
+    open_table(spec).check()
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_these_are_right(spec):
 )
 def test_these_are_refused(spec, message):
     with pytest.raises(CatalogError, match=message):
-        validate_table(spec)
+        open_table(spec).check()
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch, tmp_path):
@@ -91,5 +91,5 @@ def test_a_table_is_in_a_database_of_its_catalog():
 def test_properties_of_a_catalog_may_begin_in_any_case():
     options = (("catalog-type", "in-memory"), ("Catalog.Some.Key", "x"))
     spec = TableSpec("t", "iceberg", options=options)
-    validate_table(spec)
+    open_table(spec).check()
     assert open_catalog(spec).properties["Some.Key"] == "x"

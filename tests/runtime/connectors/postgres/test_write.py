@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from runtime.connectors.postgres.connector import validate
+from runtime.connectors.postgres.connector import PostgresTable
 from runtime.connectors.postgres.retries import AwayLimit
 from runtime.connectors.postgres.write import BATCHES, BatchWriter, insert_rows
 from runtime.errors import SqlwinError
@@ -312,7 +312,7 @@ def test_invalid_options_are_refused_without_a_connection(
 ) -> None:
     spec = table(options.pop("url", "postgresql://h/d"), **options)
     with pytest.raises(SqlwinError) as raised:
-        validate(spec)
+        PostgresTable(spec).validate()
     assert message in raised.value.message
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +14,7 @@ from pyspark.sql import DataFrame
 
 import sqlwin
 import sqlwin.execution.streams.handle
-from runtime.connectors import registry
+from runtime.connectors.memory import MemoryTable
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.files import LocalFiles
 from runtime.sinks.stream_sinks import StreamRun
@@ -191,8 +190,7 @@ def test_an_interrupted_stream_resumes_with_its_last_micro_batch(
             raise AssertionError("nobody has stopped it")
 
     with monkeypatch.context() as patched:
-        slow = replace(registry.CONNECTORS["memory"], open_sink=lambda *_: SlowSink())
-        patched.setattr(registry, "CONNECTORS", {**registry.CONNECTORS, "memory": slow})
+        patched.setattr(MemoryTable, "open_sink", lambda *_: SlowSink())
         (result,) = fresh_session.execute(insert)
         assert result.stream is not None
         assert is_writing.wait(180)
