@@ -428,8 +428,7 @@ class Plans:
                 return place if is_general else f"INSERT INTO {'.'.join(insert.name)}: {place}"
             places.append(place)
         # windows that share partials read their files once
-        of_files = [place for place in places if not place.reads_slices]
-        reads = [read for place in of_files for read in place.reads]
+        reads = [read for place in places if not place.reads_slices for read in place.reads]
         once = [*{read for read in reads if read[0]}, *(read for read in reads if not read[0])]
         n_bytes = sum(files.bytes_of_rows for _, files in once)
         if n_bytes > (most_file_bytes(self.config, is_spark_chosen=is_chosen(self._spark)) or 0):
@@ -570,8 +569,7 @@ class Plans:
         if not isinstance(entry, TableSpec):
             return "its target is a table of Spark's catalog"
         if open_table(entry).sink_mode is None:
-            connector = f"connector '{entry.connector}'"
-            return f"its target uses {connector}"
+            return f"its target uses connector '{entry.connector}'"
         if general_windows_in(draft.physical, self.catalog):
             return "it reads windows defined in Python"
         return None
