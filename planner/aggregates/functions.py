@@ -38,6 +38,7 @@ from runtime.spec.aggregates import (
     Pick,
     UserAggregate,
     UserDefined,
+    sum_type,
 )
 from runtime.spec.table import Column
 
@@ -214,9 +215,7 @@ def _average_distinct(call: AggregateCall) -> AggregatePlan:
     values = _number_set(call)
     type_ = "bigint" if is_day_interval(call.type) else "double"
     if call.type.startswith("decimal"):
-        # As in SUM: ten more digits before the point, up to Spark's maximum.
-        digits, scale = call.arg_types[0].removeprefix("decimal(").removesuffix(")").split(",")
-        type_ = f"decimal({min(int(digits) + 10, 38)},{scale})"
+        type_ = sum_type(call.arg_types[0])
     total = _distinct(MergeOp.SUM, call, values, type_)
     count = _distinct(MergeOp.COUNT, call, values, "bigint")
     quotient = _quotient(call, f"{call.name}$sum", f"{call.name}$count")

@@ -94,17 +94,14 @@ def merge_text(plan: AggregatePlan) -> str:
 
 def _merge_name(accumulator: Accumulator) -> str:
     match accumulator:
-        case Merge():
-            return accumulator.op.upper()
+        case Merge() | MergeMoments() | Pick():
+            return accumulator.kind.upper()
         case Distinct():
             return f"{accumulator.op.upper()}_DISTINCT"
-        case Pick():
-            return "LAST" if accumulator.is_last else "FIRST"
     return _MERGE_NAMES.get(type(accumulator), type(accumulator).__name__.upper())
 
 
 _MERGE_NAMES: dict[type, str] = {
-    MergeMoments: "MOMENTS",
     ApproxCountDistinct: "APPROX_COUNT_DISTINCT",
     ApproxPercentile: "APPROX_PERCENTILE",
     UserDefined: "USER",

@@ -13,14 +13,13 @@ from planner.materialized.form import (
     consists_of,
     expression_text,
     grid_text,
-    partial_ddl_types,
     partial_text,
     slice_grid,
     time_bounds_us,
 )
 from planner.materialized.windows import slice_end_conditions
 from planner.nodes.physical import LocalWindowAggregate
-from runtime.spec.aggregates import Merge, MergeMoments, MergeOp, Pick
+from runtime.spec.aggregates import Merge, MergeMoments, MergeOp, Pick, partial_fields
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, columns_of, terms_of
 from runtime.spec.local import PartialColumns
 from runtime.spec.slices import LocalForm, SlicePartial
@@ -243,7 +242,8 @@ def _filter_columns(
     """Apply a FILTER on keys to partial columns, or return None if they are lists."""
     if not isinstance(partial.into, Merge | MergeMoments | Pick):
         return None
-    none = [Constant(None, type_) for type_ in partial_ddl_types(partial)]
+    types = partial_fields(partial.into, [arg.type for arg in partial.args]).values()
+    none = [Constant(None, type_) for type_ in types]
     is_count = isinstance(partial.into, MergeMoments) or partial.into == Merge(
         partial.columns, MergeOp.COUNT
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import gcd
@@ -15,9 +15,7 @@ from planner.nodes.physical import LocalWindowAggregate
 from planner.nodes.slice_levels import grid_of
 from planner.sql.intervals import render_duration, render_months
 from planner.sql.render import quote_string
-from planner.sql.types.decimals import decimal_digits
 from runtime.spec.aggregates import (
-    Accumulator,
     CollectRegisters,
     CollectRows,
     CollectSet,
@@ -25,6 +23,7 @@ from runtime.spec.aggregates import (
     MergeMoments,
     MergeOp,
     Pick,
+    partial_fields,
 )
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
 from runtime.spec.local import PartialColumns
@@ -49,9 +48,6 @@ from runtime.spec.windows import (
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
 _LONGEST_NAME = 40
-_MAX_DIGITS = 38
-# Suffixes of the columns of one accumulator
-_PARTS = {MergeMoments: ("_count", "_mean", "_m2"), Pick: ("_order", "_value")}
 _COMMUTATIVE = frozenset(("=", "<>", "<=>", "and", "or", "+", "*"))
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
@@ -78,8 +74,9 @@ def local_form(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Local
             return f"{partial.text} cannot be stored in slices"
         text = partial_text(partial)
         if text not in partials:
-            into = replace(partial.into, columns=_column_names(text, partial.into, name))
-            partials[text] = SlicePartial(text, into, partial_ddl_types(partial))
+            fields = partial_fields(partial.into, [arg.type for arg in partial.args])
+            into = replace(partial.into, columns=_column_names(text, fields, name))
+            partials[text] = SlicePartial(text, into, tuple(fields.values()))
     return LocalForm(
         ".".join(expressions.rows.table).lower(),
         expression_text(expressions.time),
@@ -306,30 +303,6 @@ def partial_text(partial: PartialColumns[Expression]) -> str:
     return f"{text} FILTER (WHERE {condition})" if condition else text
 
 
-def partial_ddl_types(partial: PartialColumns[Expression]) -> tuple[str, ...]:
-    """Return the Spark DDL types of the partial columns."""
-    args = [arg.type for arg in partial.args]
-    match partial.into:
-        case Merge(op=MergeOp.COUNT):
-            return ("bigint",)
-        case Merge(op=MergeOp.SUM):
-            digits = decimal_digits(args[0])
-            if digits is not None:
-                return (f"decimal({min(_MAX_DIGITS, digits[0] + 10)},{digits[1]})",)
-            return ("double" if args[0] in ("float", "double") else "bigint",)
-        case MergeMoments():
-            return ("bigint", "double", "double")
-        case CollectSet() if len(args) == 1:
-            return (f"array<{args[0]}>",)
-        case CollectSet():
-            return (f"array<struct<{','.join(f'v{i}:{arg}' for i, arg in enumerate(args))}>>",)
-        case CollectRegisters():
-            return ("array<int>",)
-        case CollectRows():
-            return (f"array<struct<o:{args[0]},v:string>>",)
-    return tuple(args)
-
-
 # -- column names --------------------------------------------------------------------------------
 
 
@@ -352,7 +325,7 @@ def name_of_words(text: str) -> str:
     return words[:_LONGEST_NAME].strip("_")
 
 
-def _column_names(text: str, into: Accumulator, name: Callable[[str], str]) -> tuple[str, ...]:
+def _column_names(text: str, fields: Iterable[str], name: Callable[[str], str]) -> tuple[str, ...]:
     """Build column names that describe the content: `sum_fare`, `moments_fare_mean`."""
     stem = name_of_words(text)
-    return tuple(name(stem + part) for part in _PARTS.get(type(into), ("",)))
+    return tuple(name(f"{stem}_{field}" if field else stem) for field in fields)

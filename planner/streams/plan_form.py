@@ -34,7 +34,6 @@ from runtime.spec.state_schema import (
     StateAccumulator,
     StateKey,
     StateReader,
-    accumulator_kind,
     without_options,
 )
 from runtime.spec.windows import Tumble, window_kind
@@ -125,7 +124,7 @@ def _state_of(local: LocalWindowAggregate, readers: tuple[StateReader, ...] = ()
 def _accumulator(
     partial: PartialColumns[exp.Expr], plans: tuple[AggregatePlan, ...], columns: _Columns
 ) -> StateAccumulator:
-    kind, name = accumulator_kind(partial.into), partial.text
+    kind, name = partial.into.kind, partial.text
     if kind in _PLAIN:
         # AVG is computed as SUM and COUNT.
         computed = {column.name: column.expr for plan in plans for column in plan.partials}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,22 +12,9 @@ import pyarrow as pa
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.buffer import BufferRows, WindowBuffer
 from runtime.compute.kernels.columns import Int64Array, int64_values, mask_of, one_chunk
-from runtime.compute.values.percentile_summaries import summary_type
-from runtime.compute.values.texts import rows_type
-from runtime.errors import AnalysisError
 from runtime.local.projection import Projection
 from runtime.spark.workers import fitting_bytes
-from runtime.spec.aggregates import (
-    Accumulator,
-    CollectRegisters,
-    CollectRows,
-    CollectSet,
-    Merge,
-    MergeMoments,
-    MergeOp,
-    Summaries,
-    UserDefined,
-)
+from runtime.spec.aggregates import Accumulator, Merge, MergeOp, partial_fields
 from runtime.spec.local import LocalStep
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
 from runtime.spec.stream import TIME
@@ -38,7 +25,6 @@ Cut = Callable[[pa.Table], Iterator[pa.RecordBatch]]
 # The same for all remaining tables at the end, given the slice ends that were sent before
 AtEnd = Callable[[Iterable[pa.Table], Int64Array], Iterator[pa.RecordBatch]]
 
-_MAX_DECIMAL_DIGITS = 38
 _SESSION_TIMES = (Merge((FIRST_TIME,), MergeOp.MIN), Merge((LAST_TIME,), MergeOp.MAX))
 
 
@@ -110,8 +96,8 @@ def buffer_plan(
     fields = [pa.field(name, arrow_type(types[name])) for name in step.keys]
     fields.append(pa.field(step.slice_end, pa.int64(), nullable=False))
     for into, args in zip(step.accumulators, columns.args, strict=True):
-        types_of_partials = _partial_types(into, [types[name] for name in args])
-        fields += map(pa.field, into.columns, types_of_partials)
+        partial_types = partial_fields(into, [types[name] for name in args]).values()
+        fields += map(pa.field, into.columns, map(arrow_type, partial_types))
     times = _SESSION_TIMES if isinstance(step.window, SessionWindow) else ()
     fields += [pa.field(merge.columns[0], pa.int64(), nullable=False) for merge in times]
     return BufferPlan(
@@ -167,46 +153,3 @@ def aggregate(
         return
     for table in buffer.flush():
         yield from cut(table)
-
-
-def _partial_types(into: Accumulator, args: Sequence[str]) -> list[pa.DataType]:
-    """Return the types of the partial columns, the same as in Spark's partials.
-
-    Args:
-        into: Accumulator.
-        args: Spark types of its arguments.
-
-    Raises:
-        AnalysisError: The function does not accept the type of an argument.
-    """
-    match into:
-        case Merge(op=MergeOp.COUNT):
-            return [pa.int64()]
-        case Merge(op=MergeOp.SUM):
-            return [_sum_type(args[0])]
-        case MergeMoments():
-            return [pa.int64(), pa.float64(), pa.float64()]
-        case CollectSet() if len(args) == 1:
-            return [pa.list_(arrow_type(args[0]))]
-        case CollectSet():
-            return [pa.list_(pa.struct([(f"v{i}", arrow_type(a)) for i, a in enumerate(args)]))]
-        case CollectRegisters():
-            return [pa.list_(pa.int32())]
-        case CollectRows():
-            return [rows_type(arrow_type(args[0]))]
-        case Summaries():
-            return [summary_type(arrow_type(args[0]))]
-        case UserDefined():
-            return [arrow_type(type_) for type_ in into.function.state.values()]
-    return [arrow_type(arg) for arg in args]
-
-
-def _sum_type(arg: str) -> pa.DataType:
-    type_ = arrow_type(arg)
-    if pa.types.is_decimal(type_):
-        return pa.decimal128(min(_MAX_DECIMAL_DIGITS, type_.precision + 10), type_.scale)
-    if pa.types.is_integer(type_):
-        return pa.int64()
-    if pa.types.is_floating(type_):
-        return pa.float64()
-    raise AnalysisError(f"SUM of {arg} is not supported", hint="cast it to a number")

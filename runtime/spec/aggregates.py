@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from runtime.errors import AnalysisError
 from runtime.spec.table import Column
 from runtime.spec.user_aggregates import UserDefinedAggregateFunction
 from runtime.spec.windows import Window
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_MAX_DECIMAL_DIGITS = 38
 
 
 class MergeOp(StrEnum):
@@ -38,6 +44,11 @@ class Accumulator:
         """Columns after merging."""
         return self.columns
 
+    @property
+    def kind(self) -> str:
+        """Kind of the partials, which determines how they merge: `registers 9`."""
+        raise AssertionError(f"no partials are of {type(self).__name__}")
+
 
 @dataclass(frozen=True)
 class Merge(Accumulator):
@@ -45,10 +56,17 @@ class Merge(Accumulator):
 
     op: MergeOp
 
+    @property
+    def kind(self) -> str:
+        """The operation."""
+        return self.op.value
+
 
 @dataclass(frozen=True)
 class MergeMoments(Accumulator):
     """Count, mean and M2, the sum of the squared distances from the mean."""
+
+    kind = "moments"
 
 
 @dataclass(frozen=True)
@@ -65,6 +83,11 @@ class Pick(Accumulator):
     def output_columns(self) -> tuple[str, ...]:
         """The value column."""
         return self.columns[-1:]
+
+    @property
+    def kind(self) -> str:
+        """First or last."""
+        return "last" if self.is_last else "first"
 
 
 @dataclass(frozen=True)
@@ -137,11 +160,14 @@ class UserDefined(WithResult):
     """User-defined aggregate; the columns are the fields of its state."""
 
     function: UserDefinedAggregateFunction
+    kind = "user-defined"
 
 
 @dataclass(frozen=True)
 class CollectSet(Accumulator):
     """Distinct values in a list, as structs for several columns; rows with a NULL are ignored."""
+
+    kind = "set"
 
 
 @dataclass(frozen=True)
@@ -153,10 +179,17 @@ class CollectRegisters(Accumulator):
 
     precision: int
 
+    @property
+    def kind(self) -> str:
+        """Registers of a precision."""
+        return f"registers {self.precision}"
+
 
 @dataclass(frozen=True)
 class CollectRows(Accumulator):
     """Times and texts of rows in a list, see `runtime.compute.values.texts`."""
+
+    kind = "texts by time"
 
 
 @dataclass(frozen=True)
@@ -167,6 +200,64 @@ class Summaries(Accumulator):
     """
 
     accuracy: int
+
+    @property
+    def kind(self) -> str:
+        """Summaries of an accuracy."""
+        return f"summaries {self.accuracy}"
+
+
+def partial_fields(into: Accumulator, args: Sequence[str]) -> Mapping[str, str]:
+    """Return the Spark type of each partial column, in DDL spelling, the same as in Spark.
+
+    Args:
+        into: Accumulator.
+        args: Spark types of its arguments.
+
+    Returns:
+        Types by the name of the field that a column holds; "" if there is only one column.
+
+    Raises:
+        AnalysisError: The function does not accept the type of an argument.
+    """
+    match into:
+        case Merge(op=MergeOp.COUNT):
+            return {"": "bigint"}
+        case Merge(op=MergeOp.SUM):
+            return {"": sum_type(args[0])}
+        case MergeMoments():
+            return {"count": "bigint", "mean": "double", "m2": "double"}
+        case Pick():
+            return {"order": args[0], "value": args[1]}
+        case CollectSet() if len(args) > 1:
+            return {"": f"array<struct<{','.join(f'v{i}:{arg}' for i, arg in enumerate(args))}>>"}
+        case CollectSet():
+            return {"": f"array<{args[0]}>"}
+        case CollectRegisters():
+            return {"": "array<int>"}
+        case CollectRows():
+            return {"": f"array<struct<o:{args[0]},v:string>>"}
+        case Summaries():
+            return {"": f"array<struct<value:{args[0]},weight:bigint,spread:bigint>>"}
+        case UserDefined():
+            return into.function.state
+    return {"": args[0]}
+
+
+def sum_type(arg: str) -> str:
+    """Return the Spark type of a sum, given the type of its argument.
+
+    Example:
+        >>> sum_type("int"), sum_type("float"), sum_type("decimal(10,2)")
+        ('bigint', 'double', 'decimal(20,2)')
+    """
+    if match := _DECIMAL.fullmatch(arg):
+        return f"decimal({min(int(match[1]) + 10, _MAX_DECIMAL_DIGITS)},{match[2]})"
+    if arg in ("tinyint", "smallint", "int", "bigint"):
+        return "bigint"
+    if arg in ("float", "double"):
+        return "double"
+    raise AnalysisError(f"SUM of {arg} is not supported", hint="cast it to a number")
 
 
 def name_with_filter(name: str) -> str:

@@ -11,17 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from runtime.spec.aggregates import (
-    Accumulator,
-    CollectRegisters,
-    CollectRows,
-    CollectSet,
-    Merge,
-    MergeMoments,
-    Pick,
-    Summaries,
-    UserDefined,
-)
 from runtime.spec.windows import AlignedWindow, Tumble, Window
 
 # As these characters occur in the names of tables and of their views
@@ -75,7 +64,7 @@ class StateAccumulator:
 
     Attributes:
         columns: Column names.
-        kind: Kind, which determines how it merges, see `accumulator_kind`.
+        kind: Kind, which determines how it merges, see `Accumulator.kind`.
         args: Arguments, as Spark SQL over the rows.
         condition: FILTER condition, or None.
         name: Aggregate in SQL, for users who inspect the state.
@@ -172,28 +161,6 @@ class OperatorSchema:
     rows: RowOrigin = RowOrigin()
     generation: int = 0
     types: Mapping[str, str] = field(default_factory=dict)
-
-
-def accumulator_kind(accumulator: Accumulator) -> str:
-    """Return the kind of a state accumulator, which determines how it merges: `registers 9`."""
-    match accumulator:
-        case Merge():
-            return accumulator.op.value
-        case MergeMoments():
-            return "moments"
-        case Pick():
-            return "last" if accumulator.is_last else "first"
-        case CollectSet():
-            return "set"
-        case CollectRegisters():
-            return f"registers {accumulator.precision}"
-        case CollectRows():
-            return "texts by time"
-        case Summaries():
-            return f"summaries {accumulator.accuracy}"
-        case UserDefined():
-            return "user-defined"
-    raise AssertionError(f"no state is of {type(accumulator).__name__}")
 
 
 def without_options(text: str) -> str:

@@ -32,11 +32,6 @@ from runtime.compute.values.value_sets import list_lengths
 SPREAD = "spread"
 
 
-def summary_type(value: pa.DataType) -> pa.ListType:
-    """Return the type of summaries of such values."""
-    return pa.list_(pa.struct([(VALUE, value), (WEIGHT, pa.int64()), (SPREAD, pa.int64())]))
-
-
 def summaries_of_rows(
     groups: Groups, values: pa.Array, condition: BoolArray | None, accuracy: int
 ) -> pa.ListArray:
@@ -142,9 +137,7 @@ def _summaries(
         weight = np.diff(up_to, prepend=0)
         n_items = np.bincount(group, minlength=n_groups)
     columns = [values.take(pa.array(order[indices])), *map(_int64, (weight, spread))]
-    type_ = summary_type(values.type)
-    items = pa.StructArray.from_arrays(columns, fields=list(type_.value_type))
-    return list_array(n_items, items, type_)
+    return list_array(n_items, pa.StructArray.from_arrays(columns, [VALUE, WEIGHT, SPREAD]))
 
 
 def _indices_to_keep(

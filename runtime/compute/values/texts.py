@@ -31,11 +31,6 @@ from runtime.compute.values.value_sets import list_lengths
 TIME, TEXT = "o", "v"
 
 
-def rows_type(time: pa.DataType) -> pa.ListType:
-    """Return the type of lists of rows, given the type of their times."""
-    return pa.list_(pa.struct([(TIME, time), (TEXT, pa.string())]))
-
-
 def rows_of_groups(
     groups: Groups, args: Sequence[pa.Array], condition: BoolArray | None, type_: pa.ListType
 ) -> pa.ListArray:
@@ -45,7 +40,7 @@ def rows_of_groups(
         groups: Groups of the rows.
         args: Time and text of each row; rows where one is NULL are ignored.
         condition: Rows to aggregate; None for all.
-        type_: Type of the result, see `rows_type`.
+        type_: Type of the result.
     """
     columns = [one_chunk(arg) for arg in args]
     valid = all_valid(columns, condition)

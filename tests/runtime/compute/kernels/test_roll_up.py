@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.nodes.slice_levels import grid_of
+from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.kernels.roll_up import roll_up, roll_up_levels
-from runtime.compute.values.texts import rows_type
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Distinct, ListAgg, Merge, MergeOp, WindowAggregation
 from runtime.spec.exchange import SliceLevel
@@ -70,7 +70,7 @@ def fine_partials(draw):
                 rows, draw(st.lists(NUMBERS, min_size=n_rows, max_size=n_rows)), strict=True
             )
         ]
-        columns["rows"] = pa.array(lists, rows_type(pa.int64()))
+        columns["rows"] = pa.array(lists, arrow_type("array<struct<o:bigint,v:string>>"))
         accumulators.append(ListAgg(("rows",), Column("texts", "string"), separator=","))
     return pa.table(columns), tuple(accumulators)
 

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from runtime.compute.kernels.grouping import SortedGroups
 from runtime.compute.kernels.merge import merge_slices
-from runtime.compute.values.texts import merge_rows, rows_of_groups, rows_type
+from runtime.compute.values.texts import merge_rows, rows_of_groups
 from runtime.spec.aggregates import ListAgg, WindowAggregation
 from runtime.spec.table import Column
 from tests.runtime.compute.kernels.test_merge_slices import WINDOWS, brute_force, slice_end_of
 
 TIME = pa.timestamp("us")
-LISTS = rows_type(TIME)
+LISTS = pa.list_(pa.struct([("o", TIME), ("v", pa.string())]))
 LISTED = ListAgg(("rows",), Column("texts", "string"), separator=", ")
 LISTED_ONCE = ListAgg(("rows",), Column("once", "string"), separator="; ", is_unique=True)
 # (key, time, text): few times, so that some are equal
