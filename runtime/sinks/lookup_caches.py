@@ -105,6 +105,23 @@ class LookupCaches:
         return cached
 
     @contextmanager
+    def shown_by_views(self, tables: Mapping[str, tuple[DataFrame, Reload]]) -> Iterator[None]:
+        """Let temporary views read caches of their tables while a stream is made of them.
+
+        Args:
+            tables: Rows of the tables by the names of their views, and when they are read again.
+                The DataFrames do not read the views: Spark releases the caches of a view that is
+                replaced.
+        """
+        try:
+            for view, (rows, reload) in tables.items():
+                self.add(rows, reload).createOrReplaceTempView(quote_name(view))
+            yield
+        finally:
+            for view, (rows, _) in tables.items():
+                rows.createOrReplaceTempView(quote_name(view))
+
+    @contextmanager
     def batch(self) -> Iterator[None]:
         """Wrap the work on a micro-batch that Spark has planned: it reads tables without rows."""
         with self._lock:
@@ -164,28 +181,3 @@ def _next_due_us(reload: Reload, due_us: int, now: int, zone: str) -> int | None
     while due_us <= now:
         due_us = next_time_us(reload, due_us + (reload.days - 1) * _DAY_US, zone)
     return due_us
-
-
-@contextmanager
-def cached_views(
-    tables: Mapping[str, tuple[DataFrame, Reload]], zone: str
-) -> Iterator[LookupCaches]:
-    """Let temporary views read caches of their tables while a stream is made of them.
-
-    Args:
-        tables: Rows of the tables by the names of their views, and when they are read again. The
-            DataFrames do not read the views: Spark releases the caches of a view that is
-            replaced.
-        zone: Time zone of the session.
-    """
-    caches = LookupCaches(zone)
-    try:
-        for view, (rows, reload) in tables.items():
-            caches.add(rows, reload).createOrReplaceTempView(quote_name(view))
-        yield caches
-    except BaseException:
-        caches.release_all()
-        raise
-    finally:
-        for view, (rows, _) in tables.items():
-            rows.createOrReplaceTempView(quote_name(view))

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
 from tempfile import gettempdir
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from runtime.connectors.registry import open_table
 from runtime.errors import AnalysisError, ExecutionError
 from runtime.file_owner import check_only_we_write
 from runtime.files import Files, is_local_path
 from runtime.frames.job_properties import retrying
-from runtime.sinks.lookup_caches import cached_views
+from runtime.sinks.late_rows import LateTable
+from runtime.sinks.lookup_caches import LookupCaches
 from runtime.sinks.stream_sinks import StreamRun
 from runtime.spark.clusters import check_seen_by_all, check_workers
 from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
 from runtime.spark.session import is_local_mode
-from runtime.spec.source import InputChecks
 from runtime.spec.table import IDLE_ADVANCE, TableSpec
 from runtime.streaming.checkpoint import (
     Checkpoint,
@@ -33,6 +36,7 @@ from runtime.streaming.current_watermark import watermark_before
 from runtime.streaming.identity import CLOCK, Identity
 from runtime.streaming.members import FILE
 from runtime.streaming.operators.base import OperatorRun
+from runtime.streaming.options import StreamOptions
 from runtime.streaming.runs import read_runs, record_run, watermark_changes
 from runtime.streaming.source_log import SourceLog
 from runtime.streaming.spark_part.clock import add_clock
@@ -63,6 +67,7 @@ from sqlwin.execution.streams.sinks import (
     Discard,
     IntoTables,
     StreamSink,
+    StreamWriting,
     check_tables,
     late_tables,
     replaces_rows,
@@ -85,55 +90,25 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
     """
     refuse_remote_streams(plans.spark)
     errors = plans.errors_of(text)
-    with errors, plans.streams.starting(), ExitStack() as undone:
+    # `undo` releases what was acquired, the last first, unless the stream starts.
+    with errors, plans.streams.starting(), ExitStack() as undo:
         spark, config = plans.spark, plans.config
         planned = planned_options(spark, config)
         check_tables(lowered, sink, emits_updates=replaces_rows(lowered, planned))
         check_workers(spark)
         late = late_tables(plans.catalog, lowered, sink)
         first_late = next((table for table in late if table is not None), None)
-        if lowered.measuring is not None and first_late is not None:
-            raise AnalysisError(
-                f"EXPLAIN ANALYZE cannot write late rows to `{first_late.spec.name}`",
-                subjects=(first_late.spec.name,),
-                hint="run the INSERT and use SHOW STREAMS",
-            )
-        if lowered.reads_watermark and planned.max_jump_us is not None:
-            raise AnalysisError(
-                "CURRENT_WATERMARK does not support 'sqlwin.watermark.max-jump'",
-                subjects=("'sqlwin.watermark.max-jump'",),
-                hint="RESET 'sqlwin.watermark.max-jump'",
-            )
-        if lowered.reads_watermark and lowered.may_advance_with_clock:
-            raise AnalysisError(
-                f"CURRENT_WATERMARK does not support '{IDLE_ADVANCE}'",
-                subjects=(f"'{IDLE_ADVANCE}'",),
-                hint=f"RESET '{IDLE_ADVANCE}', or set the table option to '0 s'",
-            )
+        _check_settings(lowered, planned, first_late)
         identity = identity_of(lowered, planned, config.mask, partial(resolve, spark))
-        inserts = sink.names if isinstance(sink, IntoTables) else ()
-        place = _place(plans, sink, identity, plans.streams.claim)
-        check_seen_by_all(
-            spark,
-            place.directory,
-            "the checkpoint of a stream",
-            "SET 'execution.checkpointing.dir' to a directory that all hosts can access, "
-            "such as hdfs://",
-        )
-        files = writable_files_at(spark, place.directory)
-        if not place.stays:
-            undone.callback(remove_checkpoint, files, place.directory)
-        in_use = undone.enter_context(ExitStack())
-        hold_checkpoint(in_use, files, place, text)
-        if lowered.general_windows and is_local_path(place.directory):
-            with plans.errors_of(text):  # their state is pickled
-                check_only_we_write(place.directory, f"the checkpoint in {place.directory}")
+        place, files = _choose_place(undo, plans, sink, identity)
+        in_use = _lock(undo, files, place, lowered, text)
         checkpoint = open_stream_checkpoint(files, place, identity, planned, text, config.mask)
         identity = resume_identity(checkpoint, identity)
         plans.add_notes(resume_notes(spark, files, checkpoint))
         if checkpoint.has_ended:
             return f"the input ended in an earlier run with the checkpoint {place.directory}"
         control_sources = ControlSources(checkpoint.end_of_input, checkpoint.file_lists)
+        undo.callback(control_sources.stop)
         options = replace(
             planned,
             key_groups=checkpoint.key_groups,
@@ -146,37 +121,20 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         rules = lowered.watermarks(options)
         plans.add_notes(_changes_of_watermarks(files, checkpoint, lowered, rules))
         options = replace(options, runs=record_run(files, checkpoint, rules))
-        log = SourceLog(files, checkpoint.spark_directory)
-        cached = {
-            view: (rows, reload)
-            for name, reload in lowered.reloads(plans.catalog).items()
-            for view, rows in [plans.catalog.shown_rows(name)]
-        }
-        views = undone.enter_context(ExitStack())
-        caches = views.enter_context(cached_views(cached, plans.time_zone))
+        caches = LookupCaches(plans.time_zone)
+        undo.callback(caches.release_all)
         retries = stream_retries(config)
-        starting = undone.enter_context(ExitStack())
-        starting.enter_context(retrying(spark, retries))
-        writing = write_stream(spark, lowered, sink, late, options)
-        if options.has_clock and not checkpoint.has_clock and has_begun(files, checkpoint):
-            checkpoint = add_clock(files, checkpoint, writing.rows)
-            log = SourceLog(files, checkpoint.spark_directory)
-        number = plans.streams.next_number()
-        run = StreamRun(
-            name=f"{place.name} ({number})",
-            checkpoint=checkpoint.spark_location,
-            trigger_us=0 if lowered.is_bounded else trigger_us(config, lowered.sources),
-            writer=checkpoint.writer,
-            late=first_late,
-            checks=_input_checks(plans, lowered, log),
-            order=lowered.order,
-            find_watermark=partial(watermark_before, files, checkpoint.spark_directory)
-            if lowered.reads_watermark
-            else None,
-            around_batch=caches.batch if caches else None,
-        )
-        put_back = undone.enter_context(ExitStack())
-        undone.callback(_stop, run)
+        with _cached_tables(plans, lowered, caches), retrying(spark, retries):
+            writing = write_stream(spark, lowered, sink, late, options)
+            if options.has_clock and not checkpoint.has_clock and has_begun(files, checkpoint):
+                checkpoint = add_clock(files, checkpoint, writing.rows)
+            number = plans.streams.next_number()
+            run = _new_run(plans, lowered, f"{place.name} ({number})", files, checkpoint)
+            run.late, run.around_batch = first_late, caches.batch if caches else None
+            plans.streams.await_starts()
+            undo.callback(begin_with(files, checkpoint, identity, config.mask))
+            query = _start_query(undo, spark, writing, run, checkpoint)
+        caches.follow(lambda: query.isActive, lambda: bool(query.status["isTriggerActive"]))
         setup = Setup(
             name=place.name,
             statement=text,
@@ -187,25 +145,125 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             source_names=lowered.source_names,
             errors=errors,
             late_table=None if first_late is None else first_late.spec.name,
-            inserts=inserts,
+            inserts=sink.names if isinstance(sink, IntoTables) else (),
             outages=retries.directory,
         )
-        plans.streams.await_starts()
-        is_on_disk = is_local_mode(spark) and place.directory.startswith("/")
-        with stream_settings(spark.conf, checkpoint.partitions, is_local=is_on_disk):
-            put_back.callback(begin_with(files, checkpoint, identity, config.mask))
-            query = writing.start(run)
-            await_sources(query)
-        starting.close()
-        views.close()
-        caches.follow(lambda: query.isActive, lambda: bool(query.status["isTriggerActive"]))
         stream = Stream(number, setup, query, run, checkpoint, identity, files)
         run.at_end += [control_sources.stop, in_use.close]
         control_sources.start(stream.fail, lambda: not stream.query.isActive)
         stream.follow_reports(at_failure=in_use.close)
         plans.streams.add(stream)
-        undone.pop_all()
+        undo.pop_all()
         return stream
+
+
+def _check_settings(lowered: LoweredStream, options: StreamOptions, late: LateTable | None) -> None:
+    """Check that a stream can run with the settings.
+
+    Raises:
+        AnalysisError: It cannot.
+    """
+    if lowered.measuring is not None and late is not None:
+        raise AnalysisError(
+            f"EXPLAIN ANALYZE cannot write late rows to `{late.spec.name}`",
+            subjects=(late.spec.name,),
+            hint="run the INSERT and use SHOW STREAMS",
+        )
+    if lowered.reads_watermark and options.max_jump_us is not None:
+        raise AnalysisError(
+            "CURRENT_WATERMARK does not support 'sqlwin.watermark.max-jump'",
+            subjects=("'sqlwin.watermark.max-jump'",),
+            hint="RESET 'sqlwin.watermark.max-jump'",
+        )
+    if lowered.reads_watermark and lowered.may_advance_with_clock:
+        raise AnalysisError(
+            f"CURRENT_WATERMARK does not support '{IDLE_ADVANCE}'",
+            subjects=(f"'{IDLE_ADVANCE}'",),
+            hint=f"RESET '{IDLE_ADVANCE}', or set the table option to '0 s'",
+        )
+
+
+def _choose_place(
+    undo: ExitStack, plans: Plans, sink: StreamSink, identity: Identity
+) -> tuple[CheckpointPlace, Files]:
+    """Return the place of a stream's checkpoint and its file system."""
+    place = _place(plans, sink, identity, plans.streams.claim)
+    check_seen_by_all(
+        plans.spark,
+        place.directory,
+        "the checkpoint of a stream",
+        "SET 'execution.checkpointing.dir' to a directory that all hosts can access, "
+        "such as hdfs://",
+    )
+    files = writable_files_at(plans.spark, place.directory)
+    if not place.stays:
+        undo.callback(remove_checkpoint, files, place.directory)
+    return place, files
+
+
+def _lock(
+    undo: ExitStack, files: Files, place: CheckpointPlace, lowered: LoweredStream, text: str
+) -> ExitStack:
+    """Lock a checkpoint until the returned stack is closed."""
+    in_use = undo.enter_context(ExitStack())
+    hold_checkpoint(in_use, files, place, text)
+    if lowered.general_windows and is_local_path(place.directory):  # their state is pickled
+        check_only_we_write(place.directory, f"the checkpoint in {place.directory}")
+    return in_use
+
+
+def _cached_tables(
+    plans: Plans, lowered: LoweredStream, caches: LookupCaches
+) -> AbstractContextManager[None]:
+    """Let a stream that is planned in the block read caches of the tables that it looks up."""
+    cached = {
+        view: (rows, reload)
+        for name, reload in lowered.reloads(plans.catalog).items()
+        for view, rows in [plans.catalog.shown_rows(name)]
+    }
+    return caches.shown_by_views(cached)
+
+
+def _new_run(
+    plans: Plans, lowered: LoweredStream, name: str, files: Files, checkpoint: Checkpoint
+) -> StreamRun:
+    """Return a run of a stream."""
+    directory = checkpoint.spark_directory
+    log = SourceLog(files, directory)
+    specs = dict.fromkeys(source for source in lowered.sources if isinstance(source, TableSpec))
+    found = [open_table(spec).check_input(plans.spark, log) for spec in specs]
+    return StreamRun(
+        name=name,
+        checkpoint=checkpoint.spark_location,
+        trigger_us=0 if lowered.is_bounded else trigger_us(plans.config, lowered.sources),
+        writer=checkpoint.writer,
+        checks=tuple(checks for checks in found if checks is not None),
+        order=lowered.order,
+        find_watermark=partial(watermark_before, files, directory)
+        if lowered.reads_watermark
+        else None,
+    )
+
+
+def _start_query(
+    undo: ExitStack,
+    spark: SparkSession,
+    writing: StreamWriting,
+    run: StreamRun,
+    checkpoint: Checkpoint,
+) -> StreamingQuery:
+    """Start Spark's query, and wait until it has opened its sources."""
+
+    def stop() -> None:
+        if run.query is not None:
+            run.query.stop()
+
+    undo.callback(stop)
+    is_on_disk = is_local_mode(spark) and is_local_path(checkpoint.directory)
+    with stream_settings(spark.conf, checkpoint.partitions, is_local=is_on_disk):
+        query = writing.start(run)
+        await_sources(query)
+    return query
 
 
 def checkpoint_section(plans: Plans, lowered: LoweredStream, sink: StreamSink) -> str:
@@ -246,19 +304,6 @@ def _changes_of_watermarks(
     runs = read_runs(files, checkpoint)
     names = lowered.source_names[: len(rules)]
     return watermark_changes(runs[-1].operators, rules, names) if runs else ()
-
-
-def _input_checks(plans: Plans, lowered: LoweredStream, log: SourceLog) -> tuple[InputChecks, ...]:
-    """Return the checks of all tables that a stream reads."""
-    specs = dict.fromkeys(source for source in lowered.sources if isinstance(source, TableSpec))
-    found = [open_table(spec).check_input(plans.spark, log) for spec in specs]
-    return tuple(checks for checks in found if checks is not None)
-
-
-def _stop(run: StreamRun) -> None:
-    """Stop a stream after a failure later in its start."""
-    if run.query is not None:
-        run.query.stop()
 
 
 def _place(
