@@ -15,9 +15,11 @@ from runtime.spec.local import StreamLocalStep
 from runtime.spec.steps import PlanNode
 from runtime.spec.stream_steps import (
     SliceStoreKind,
+    StreamFillStep,
     StreamRegroupStep,
     StreamSharedStep,
     StreamStep,
+    StreamVersionStep,
     StreamWindowStep,
     WholeWindowsStep,
     watermarked_rows,
@@ -164,10 +166,10 @@ _STATELESS_UPDATES = (
 def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing) -> Iterator[str]:
     local = step.input
     window = window_text(local.window, f"time_col=[{local.time_column}]")
-    if step.filling is not None:
+    if isinstance(step, StreamFillStep):
         yield from _lines_of_fill(step, key_groups, policy)
         return
-    if step.versions is not None:
+    if isinstance(step, StreamVersionStep):
         yield from _lines_of_versions(step, key_groups, policy)
         return
     yield f"StreamWindowOperator(number=[{step.number}], window=[{window}]):"
@@ -195,10 +197,9 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
         )
 
 
-def _lines_of_fill(step: StreamWindowStep, key_groups: int, policy: str) -> Iterator[str]:
+def _lines_of_fill(step: StreamFillStep, key_groups: int, policy: str) -> Iterator[str]:
     """Yield the lines of the operator that adds windows without rows."""
     local, filling = step.input, step.filling
-    assert filling is not None
     keep = render_duration(filling.keep_us)
     window = window_text(filling.window, f"win_end=[{step.aggregation.window_end}]")
     yield f"StreamFillOperator(number=[{step.number}], window=[{window}]):"
@@ -217,10 +218,9 @@ def _lines_of_fill(step: StreamWindowStep, key_groups: int, policy: str) -> Iter
         yield f"  no window that ends after {time_text(filling.to_us)} is added"
 
 
-def _lines_of_versions(step: StreamWindowStep, key_groups: int, policy: str) -> Iterator[str]:
+def _lines_of_versions(step: StreamVersionStep, key_groups: int, policy: str) -> Iterator[str]:
     """Yield the lines of the operator that joins rows with the versions of their times."""
     local, versions = step.input, step.versions
-    assert versions is not None
     keys = ", ".join(versions.keys)
     yield f"StreamVersionJoinOperator(number=[{step.number}], on=[{keys}]):"
     yield _watermark(local, policy)

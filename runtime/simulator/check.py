@@ -25,6 +25,7 @@ from runtime.simulator.run import ChangedQuery, HistoryOutcome, run_history
 from runtime.simulator.tables import Moment, TableRows, moments_of, with_clock
 from runtime.spec.in_process.simulated import SimulatedOperator, SimulatedPart, SimulatedQuery
 from runtime.spec.steps import PlanNode
+from runtime.spec.stream_steps import StreamVersionStep
 from runtime.streaming.options import StreamOptions
 
 
@@ -120,7 +121,7 @@ class SimulatedStream:
         """Yield the rows of a part. Arguments as in `batch_table`, and the rows below it."""
         if not isinstance(part, SimulatedOperator):
             yield from computed_batches(part.rows, given)
-        elif part.step.versions is not None:
+        elif isinstance(part.step, StreamVersionStep):
             windows = list(computed_batches(part.windows, given))
             yield versions_joined(part.windows, part.step.versions, windows)
         elif part.filled is not None and passed_us is not None:

@@ -36,9 +36,6 @@ class StreamWindowStep(PlanNode):
         number: Number of the operator in its query, from 0 in data flow order.
         label: Name for EXPLAIN ANALYZE; empty if it does not count this step.
         store: How its slices are stored. SESSION has none.
-        filling: For FILL, the values of the partials in added windows. The input are windows.
-        versions: For a temporal join, the columns of rows and versions. The input are rows that
-            arrive once the watermark has passed them.
     """
 
     input: StreamLocalStep
@@ -46,8 +43,28 @@ class StreamWindowStep(PlanNode):
     number: int
     label: str = ""
     store: SliceStoreKind = SliceStoreKind.PLAIN
-    filling: GapFilling | None = None
-    versions: VersionJoining | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamFillStep(StreamWindowStep):
+    """The operator of FILL: adds windows without rows to windows, as the watermark passes them.
+
+    Attributes:
+        filling: Values of the partials in added windows.
+    """
+
+    filling: GapFilling
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamVersionStep(StreamWindowStep):
+    """The operator of a temporal join, for rows that the watermark has passed.
+
+    Attributes:
+        versions: Columns of rows and versions.
+    """
+
+    versions: VersionJoining
 
 
 @dataclass(frozen=True)

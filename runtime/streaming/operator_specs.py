@@ -9,7 +9,12 @@ from runtime.local.streaming.stage import ROW_COUNT, LocalPlan
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.local import Streaming
 from runtime.spec.steps import GapFilling, VersionJoining
-from runtime.spec.stream_steps import StreamRowsStep, StreamWindowStep
+from runtime.spec.stream_steps import (
+    StreamFillStep,
+    StreamRowsStep,
+    StreamVersionStep,
+    StreamWindowStep,
+)
 from runtime.spec.windows import SessionWindow
 from runtime.streaming.changes import StateNames
 from runtime.streaming.operators.base import KeyGroupSpec, OperatorRun
@@ -50,15 +55,13 @@ def operator_spec(
             options.late_fire,
             is_whole=local.mode.whole_by is not None,
         )
+    columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
     if isinstance(aggregation.window, SessionWindow):
-        columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
         return SessionSpec(aggregation, columns, common, is_processing_time, updates)
-    if step.filling is not None:
-        columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
+    if isinstance(step, StreamFillStep):
         filling = _filling_with_state_names(step.filling, names)
         return FillSpec(filling, aggregation, columns, common, local.mode.time_zone)
-    if step.versions is not None:
-        columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
+    if isinstance(step, StreamVersionStep):
         versions = _versions_with_state_names(step.versions, names)
         return VersionSpec(versions, aggregation, columns, common)
     return WindowSpec(

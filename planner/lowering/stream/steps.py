@@ -60,7 +60,13 @@ from runtime.spec.expressions import RankOrder
 from runtime.spec.local import LocalStep, SplitScan, SqlRows, Streaming, StreamLocalStep
 from runtime.spec.steps import MeasuredStep, PlanNode, SqlStep
 from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK, StreamSource
-from runtime.spec.stream_steps import StreamRowsStep, StreamWindowStep, WholeWindowsStep
+from runtime.spec.stream_steps import (
+    StreamFillStep,
+    StreamRowsStep,
+    StreamVersionStep,
+    StreamWindowStep,
+    WholeWindowsStep,
+)
 from runtime.spec.table import LATE_ROWS
 from runtime.spec.windows import SessionWindow
 
@@ -309,9 +315,12 @@ class _StreamLowering(WholeWindowsLowering):
         store = choose_slice_store(
             aggregation.window, has_allowed_lateness=self.has_allowed_lateness
         )
-        windows = StreamWindowStep(
-            step, aggregation, number, self.label(node), store, node.filling, node.versions
-        )
+        common = (step, aggregation, number, self.label(node), store)
+        windows = StreamWindowStep(*common)
+        if node.filling is not None:
+            windows = StreamFillStep(*common, filling=node.filling)
+        elif node.versions is not None:
+            windows = StreamVersionStep(*common, versions=node.versions)
         self.operators[id(node)] = windows
         select = self.select_windows(node, windows)
         control = [column(name) for name in (KEEP, SOURCE, WATERMARK)]

@@ -13,7 +13,7 @@ from runtime.spec.exchange import MergedWindows
 from runtime.spec.expressions import RankOrder
 from runtime.spec.in_process.relations import FilledRows, JoinedRows, RankedRows
 from runtime.spec.steps import PlanNode
-from runtime.spec.stream_steps import StreamWindowStep, WholeWindowsStep
+from runtime.spec.stream_steps import StreamFillStep, StreamWindowStep, WholeWindowsStep
 from runtime.spec.table import Column
 
 
@@ -74,7 +74,7 @@ class SimulatedOperator:
     @property
     def filled(self) -> FilledRows | None:
         """Its windows with the windows that FILL adds, as a relation. None without FILL."""
-        if self.step.filling is None:
+        if not isinstance(self.step, StreamFillStep):
             return None
         of = self.windows.aggregation
         filling = replace(self.step.filling, start=of.window_start, end=of.window_end)

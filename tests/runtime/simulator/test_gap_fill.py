@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from runtime.errors import AnalysisError
 from runtime.simulator.check import disagreement
 from runtime.simulator.compare import difference
+from runtime.spec.stream_steps import StreamFillStep
 from tests.runtime.simulator.queries import START, WINDOWS, simulated, stream
 from tests.runtime.simulator.test_fill import in_order
 
@@ -182,8 +183,9 @@ def on_the_clock_of_los_angeles(of):
     for part in of.query.parts:
         step = part.step
         mode = replace(step.input.mode, time_zone="America/Los_Angeles")
-        filling = step.filling and replace(step.filling, is_of_instants=True)
-        step = replace(step, input=replace(step.input, mode=mode), filling=filling)
+        step = replace(step, input=replace(step.input, mode=mode))
+        if isinstance(step, StreamFillStep):
+            step = replace(step, filling=replace(step.filling, is_of_instants=True))
         parts.append(replace(part, step=step))
     return replace(of, query=replace(of.query, parts=tuple(parts)))
 
@@ -277,7 +279,7 @@ def test_a_key_that_has_left_the_state_is_not_filled_from_the_bound_again(rows, 
 
 def operators_of(sql: str):
     return [
-        (part.step.aggregation, part.step.filling, part.step.input.window)
+        (part.step.aggregation, getattr(part.step, "filling", None), part.step.input.window)
         for part in simulated(sql).query.parts
     ]
 
