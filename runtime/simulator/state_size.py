@@ -17,9 +17,10 @@ from runtime.streaming.state.buckets import is_metadata
 from runtime.streaming.state.codec import decode_bits, decode_metadata, decode_table
 from runtime.streaming.state.metadata import (
     GroupMetadata,
-    SessionChunk,
+    MarkedChunk,
     SessionMetadata,
     UpdatedSessionMetadata,
+    VersionMetadata,
     WindowMetadata,
 )
 
@@ -101,11 +102,11 @@ def _has_closed_session(
 def _has_deleted_version(blobs: Mapping[str, bytes], metadata: GroupMetadata) -> bool:
     """Return whether the versions of a temporal join have one that deletes its key."""
     contents = metadata.contents
-    chunks = contents.chunks if isinstance(contents, SessionMetadata) else ()
+    chunks = contents.chunks if isinstance(contents, VersionMetadata) else ()
     return any(row.get(IS_DELETED) for chunk in chunks for row in _partials(blobs, chunk))
 
 
-def _partials(blobs: Mapping[str, bytes], chunk: SessionChunk) -> list[dict[str, Any]]:
+def _partials(blobs: Mapping[str, bytes], chunk: MarkedChunk) -> list[dict[str, Any]]:
     """Return the partials of a chunk that have not been taken."""
     table = decode_table(blobs[chunk.name])
     if chunk.taken is not None:

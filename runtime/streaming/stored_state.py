@@ -34,7 +34,7 @@ from runtime.streaming.state.metadata import GroupMetadata
 from runtime.streaming.watermarks import later_us
 
 KEY_GROUP, STATE_WATERMARK = "key_group", "watermark"
-_ROWS_OF = (BlobKind.SLICES, BlobKind.SESSIONS)
+_ROWS_OF = (BlobKind.SLICES, BlobKind.SESSIONS, BlobKind.FILL, BlobKind.VERSIONS)
 _LATEST = "omit `version` to read the latest one"
 
 
@@ -87,13 +87,13 @@ class StoredOperator:
     def kinds(self) -> list[StoredKind]:
         """Sizes by kind of blobs."""
         sizes_by_kind: dict[BlobKind, list[tuple[int | None, int]]] = {}
-        marks = {(group, blob.taken) for (group, _), blob in self.blobs.items()}
+        marks = {(group, blob.taken): blob.kind for (group, _), blob in self.blobs.items()}
         for place, n_bytes in self.sizes.items():
             blob = self.blobs.get(place)
             if blob is not None:
                 kind, n_rows = blob.kind, blob.n_rows
             else:
-                kind, n_rows = (BlobKind.SESSIONS, 0) if place in marks else (BlobKind.OTHER, None)
+                kind, n_rows = (marks[place], 0) if place in marks else (BlobKind.OTHER, None)
             sizes_by_kind.setdefault(kind, []).append((n_rows, n_bytes))
         return [
             StoredKind(

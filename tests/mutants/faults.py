@@ -289,8 +289,8 @@ FAULTS = [
     Fault(
         "a rescaled session is in every key group",
         _SPLIT,
-        "return [SessionMetadata(own) for own in self._sessions(chunks)]",
-        "return [SessionMetadata(self._sessions(chunks)[0])] * self._split.into",
+        "return [replace(metadata.contents, chunks=own) for own in self._marked(chunks)]",
+        "return [replace(metadata.contents, chunks=self._marked(chunks)[0])] * self._split.into",
         "session",
     ),
     # -- steps on whole windows --

@@ -30,7 +30,7 @@ from runtime.streaming.watermarks import (
     with_new_clocks,
 )
 
-_Metadata = TypeVar("_Metadata", bound=OperatorMetadata)
+_Metadata = TypeVar("_Metadata")
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ from runtime.streaming.operators.base import (
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.marked_chunks import MARK, MarkedChunks
-from runtime.streaming.state.metadata import SessionMetadata
+from runtime.streaming.state.metadata import FillMetadata, MarkedMetadata
 from runtime.streaming.watermarks import Watermarks, watermark_of_rows_us
 
 _RUN, _KIND = "$run", "$kind"
@@ -125,7 +125,7 @@ class FillOperator(KeyGroupOperator):
         self._spec = spec
         assert not isinstance(spec.aggregation.window, SessionWindow)
         self._grid = slice_assigner(spec.aggregation.window)
-        before = self._metadata_before(SessionMetadata)
+        before = self._metadata_before(MarkedMetadata)
         self._state = MarkedChunks(
             store,
             spec.filling.keys,
@@ -314,8 +314,8 @@ class FillOperator(KeyGroupOperator):
             return self._watermarks.combined_us
         return watermark_of_rows_us(self._watermarks, self._grid)
 
-    def _metadata(self) -> SessionMetadata:
-        return SessionMetadata(self._state.chunks)
+    def _metadata(self) -> FillMetadata:
+        return FillMetadata(self._state.chunks)
 
     def _size(self) -> tuple[int, int]:
         return self._state.size

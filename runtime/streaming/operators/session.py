@@ -52,7 +52,7 @@ from runtime.streaming.operators.firing import UpdateRules
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.marked_chunks import MARK, MarkedChunks
-from runtime.streaming.state.metadata import OperatorMetadata, SessionChunk, SessionMetadata
+from runtime.streaming.state.metadata import MarkedChunk, OperatorMetadata, SessionMetadata
 from runtime.streaming.watermarks import Watermarks, emitted_by_sessions_us
 
 
@@ -92,7 +92,7 @@ class SessionOperator(KeyGroupOperator):
             lambda table: spec.columns.of(table, MARK),
         )
 
-    def _chunks_before(self) -> Sequence[SessionChunk]:
+    def _chunks_before(self) -> Sequence[MarkedChunk]:
         """Return the chunks of partials at the end of the previous micro-batch."""
         before = self._metadata_before(SessionMetadata)
         return () if before is None else before.chunks

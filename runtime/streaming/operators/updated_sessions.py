@@ -35,7 +35,7 @@ from runtime.streaming.operators.row_changes import deletes, updates
 from runtime.streaming.operators.session import SessionOperator, SessionSpec, late_rows
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.marked_chunks import MarkedChunks
-from runtime.streaming.state.metadata import OperatorMetadata, SessionChunk, UpdatedSessionMetadata
+from runtime.streaming.state.metadata import MarkedChunk, OperatorMetadata, UpdatedSessionMetadata
 from runtime.streaming.watermarks import FIRE_LAG_US, Watermarks, closed_until_us, later_us
 
 
@@ -89,7 +89,7 @@ class UpdatedSessionOperator(SessionOperator):
         self._identity = [*aggregation.keys, aggregation.window_start, aggregation.window_end]
         self._pending = Pending()
         self._changed = set[str]()
-        results: Sequence[SessionChunk] = ()
+        results: Sequence[MarkedChunk] = ()
         before = self._metadata_before(UpdatedSessionMetadata)
         if before is not None:
             results, self._changed = before.results, set(before.changed)
@@ -100,7 +100,7 @@ class UpdatedSessionOperator(SessionOperator):
         # not computed from the watermark: the allowed lateness may have changed since
         self._closed_us = None if self._before is None else self._before.closed_us
 
-    def _chunks_before(self) -> Sequence[SessionChunk]:
+    def _chunks_before(self) -> Sequence[MarkedChunk]:
         before = self._metadata_before(UpdatedSessionMetadata)
         return () if before is None else before.chunks
 

@@ -42,7 +42,7 @@ from runtime.streaming.operators.base import (
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.marked_chunks import MARK, MarkedChunks
-from runtime.streaming.state.metadata import SessionMetadata
+from runtime.streaming.state.metadata import MarkedMetadata, VersionMetadata
 from runtime.streaming.watermarks import Watermarks, watermark_of_rows_us
 
 
@@ -86,7 +86,7 @@ class VersionOperator(KeyGroupOperator):
         self._spec = spec
         assert not isinstance(spec.aggregation.window, SessionWindow)
         self._grid = slice_assigner(spec.aggregation.window)
-        before = self._metadata_before(SessionMetadata)
+        before = self._metadata_before(MarkedMetadata)
         self._versions = MarkedChunks(
             store,
             spec.versions.keys,
@@ -189,8 +189,8 @@ class VersionOperator(KeyGroupOperator):
     def _output_watermark_us(self) -> int | None:
         return watermark_of_rows_us(self._watermarks, self._grid)
 
-    def _metadata(self) -> SessionMetadata:
-        return SessionMetadata(self._versions.chunks)
+    def _metadata(self) -> VersionMetadata:
+        return VersionMetadata(self._versions.chunks)
 
     def _size(self) -> tuple[int, int]:
         return self._versions.size

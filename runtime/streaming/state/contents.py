@@ -14,7 +14,13 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column, one_chunk
+from runtime.compute.kernels.columns import (
+    BoolArray,
+    Int64Array,
+    int64_array,
+    int64_column,
+    one_chunk,
+)
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.state_schema import OperatorSchema, StateAccumulator
@@ -32,20 +38,25 @@ from runtime.streaming.state.cells import Cell
 from runtime.streaming.state.codec import decode_bits, decode_table
 from runtime.streaming.state.metadata import (
     BucketMetadata,
+    FillMetadata,
     GeneralMetadata,
     GroupMetadata,
     Level,
+    MarkedChunk,
     RunningMetadata,
     SessionMetadata,
     SpanMetadata,
     UpdatedSessionMetadata,
     UpdateMetadata,
+    VersionMetadata,
     WindowMetadata,
 )
 
 SLICE_START, SLICE_END = "slice_start", "slice_end"
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 NEEDED_BY = "needed_by"
+# Of FILL: end of the last window that was emitted or added, and of the last one with a row
+FILLED_UNTIL, LAST_END = "filled_until", "last_window_end"
 # Name of the slice end in state if the checkpoint has no description of the operator
 _SLICE_END = "$slice_end"
 _TIME = pa.timestamp("us")
@@ -56,6 +67,8 @@ class BlobKind(StrEnum):
 
     SLICES = "slices"
     SESSIONS = "open sessions"
+    FILL = "last rows of keys"
+    VERSIONS = "versions"
     RUNNING = "running aggregates"
     RESULTS = "emitted results"
     CHANGED = "keys to be emitted again"
@@ -92,19 +105,14 @@ def blobs_of(metadata: GroupMetadata) -> dict[str, Blob]:
             if updates is not None:
                 blobs += _results(updates)
         case SessionMetadata(chunks):
-            blobs = [
-                Blob(chunk.name, BlobKind.SESSIONS, chunk.n_rows, taken=chunk.taken)
-                for chunk in chunks
-            ]
+            blobs = _marked(chunks, BlobKind.SESSIONS)
+        case FillMetadata(chunks):
+            blobs = _marked(chunks, BlobKind.FILL)
+        case VersionMetadata(chunks):
+            blobs = _marked(chunks, BlobKind.VERSIONS)
         case UpdatedSessionMetadata(chunks, results):
-            blobs = [
-                Blob(chunk.name, kind, chunk.n_rows, taken=chunk.taken, ranges=ranges)
-                for kind, ranges, of_kind in (
-                    (BlobKind.SESSIONS, (), chunks),
-                    (BlobKind.RESULTS, ((-FINAL_US, FINAL_US),), results),
-                )
-                for chunk in of_kind
-            ]
+            blobs = _marked(chunks, BlobKind.SESSIONS)
+            blobs += _marked(results, BlobKind.RESULTS, ((-FINAL_US, FINAL_US),))
         case GeneralMetadata(cells):
             blobs = [
                 Blob(Cell(cell.number, cell.of).blob, BlobKind.GENERAL, cell.n_windows)
@@ -113,6 +121,14 @@ def blobs_of(metadata: GroupMetadata) -> dict[str, Blob]:
         case BucketMetadata():
             blobs = []
     return {blob.name: blob for blob in blobs}
+
+
+def _marked(
+    chunks: Iterable[MarkedChunk], kind: BlobKind, ranges: tuple[tuple[int, int], ...] = ()
+) -> list[Blob]:
+    return [
+        Blob(chunk.name, kind, chunk.n_rows, taken=chunk.taken, ranges=ranges) for chunk in chunks
+    ]
 
 
 def span_blobs(metadata: SpanMetadata) -> list[str]:
@@ -174,8 +190,8 @@ class Decoder:
         if taken is not None:
             table = table.filter(pa.array(~decode_bits(taken, table.num_rows)))
         match blob.kind:
-            case BlobKind.SESSIONS:
-                return self._decode_sessions(table)
+            case BlobKind.SESSIONS | BlobKind.FILL | BlobKind.VERSIONS:
+                return self._decode_marked(table, blob.kind)
             case BlobKind.RESULTS:
                 return _decode_results(table, blob.ranges)
         return self._decode_slices(table, blob.members)
@@ -192,13 +208,18 @@ class Decoder:
             table = table.append_column(NEEDED_BY, pa.repeat(needed, table.num_rows))
         return table
 
-    def _decode_sessions(self, table: pa.Table) -> pa.Table:
-        first, last = (int64_column(table, name) for name in (FIRST_TIME, LAST_TIME))
-        window = None if self.operator is None else self.operator.window
-        ends = pa.nulls(len(last), _TIME)
-        if isinstance(window, SessionWindow):
-            ends = pa.array(last + window.gap_us).cast(_TIME)
-        times = {WINDOW_START: pa.array(first).cast(_TIME), WINDOW_END: ends}
+    def _decode_marked(self, table: pa.Table, kind: BlobKind) -> pa.Table:
+        of_rows = [int64_column(table, name) for name in (FIRST_TIME, LAST_TIME)]
+        first, last = (int64_array(time, None, _TIME) for time in of_rows)
+        times: dict[str, pa.Array] = {}
+        if kind is BlobKind.FILL:
+            times = {FILLED_UNTIL: first, LAST_END: last}
+        elif kind is BlobKind.SESSIONS:
+            window = None if self.operator is None else self.operator.window
+            ends = pa.nulls(len(last), _TIME)
+            if isinstance(window, SessionWindow):
+                ends = int64_array(of_rows[1] + window.gap_us, None, _TIME)
+            times = {WINDOW_START: first, WINDOW_END: ends}
         name = _SLICE_END if self.operator is None else self.operator.slice_end
         return self._with_sql_names(table.drop_columns([FIRST_TIME, LAST_TIME, name]), times)
 

@@ -21,7 +21,7 @@ from runtime.spec.windows import FIRST_TIME, LAST_TIME
 from runtime.streaming.state.blobs import BlobStore, required_blob
 from runtime.streaming.state.codec import decode_bits, decode_table, encode_bits
 from runtime.streaming.state.key_sets import marks_of
-from runtime.streaming.state.metadata import SessionChunk
+from runtime.streaming.state.metadata import MarkedChunk
 from runtime.streaming.state.table_cache import CACHE, remove_table, unique_name, write_table
 
 MARK = "$mark"
@@ -46,7 +46,7 @@ class MarkedChunks:
         store: BlobStore,
         partition: Sequence[str],
         thresholds: Thresholds,
-        chunks: Sequence[SessionChunk],
+        chunks: Sequence[MarkedChunk],
         read: Callable[[pa.Table], pa.Table] = lambda table: table,
     ) -> None:
         self._store = store
@@ -182,9 +182,9 @@ class MarkedChunks:
             name, n_bytes = write_table(self._store, piece)
             CACHE.put(name, self._add_marks(piece))
             rows = piece.num_rows
-            self.chunks.append(SessionChunk(name, rows, n_bytes, first_us, last_us, run))
+            self.chunks.append(MarkedChunk(name, rows, n_bytes, first_us, last_us, run))
 
-    def _take(self, chunks: Sequence[SessionChunk]) -> list[pa.Table]:
+    def _take(self, chunks: Sequence[MarkedChunk]) -> list[pa.Table]:
         """Return the rows of some chunks, and remove the chunks."""
         tables = []
         for chunk in chunks:
@@ -195,7 +195,7 @@ class MarkedChunks:
             self._remove(chunk)
         return tables
 
-    def _without(self, chunk: SessionChunk, table: pa.Table, is_there: BoolArray) -> SessionChunk:
+    def _without(self, chunk: MarkedChunk, table: pa.Table, is_there: BoolArray) -> MarkedChunk:
         """Return a chunk that has only some of its rows left."""
         if chunk.taken is not None:
             self._store.remove(chunk.taken)
@@ -207,13 +207,13 @@ class MarkedChunks:
         n_rows = int(np.count_nonzero(is_there))
         return chunk._replace(n_rows=n_rows, first_us=first_us, last_us=last_us, taken=taken_blob)
 
-    def _is_remaining(self, chunk: SessionChunk, table: pa.Table) -> BoolArray:
+    def _is_remaining(self, chunk: MarkedChunk, table: pa.Table) -> BoolArray:
         """Return which rows of a chunk have not been taken."""
         if chunk.taken is None:
             return np.ones(len(table), np.bool_)
         return ~decode_bits(required_blob(self._store, chunk.taken), len(table))
 
-    def _table(self, chunk: SessionChunk) -> pa.Table:
+    def _table(self, chunk: MarkedChunk) -> pa.Table:
         """Return all rows of a chunk with their marks, including those that were taken."""
         table = CACHE.get(chunk.name)
         if table is None:
@@ -224,7 +224,7 @@ class MarkedChunks:
     def _add_marks(self, table: pa.Table) -> pa.Table:
         return table.append_column(MARK, pa.array(self.marks(table)))
 
-    def _remove(self, chunk: SessionChunk) -> None:
+    def _remove(self, chunk: MarkedChunk) -> None:
         self.chunks.remove(chunk)
         remove_table(self._store, chunk.name)
         if chunk.taken is not None:

@@ -210,17 +210,17 @@ class WindowMetadata:
     updates: UpdateMetadata | None
 
 
-class SessionChunk(NamedTuple):
-    """A blob of partials of open sessions.
+class MarkedChunk(NamedTuple):
+    """A blob of rows with a first and a last time, see `runtime.streaming.state.marked_chunks`.
 
     Attributes:
         name: Name of the blob.
-        n_rows: Number of partials that have not been taken.
+        n_rows: Number of rows that have not been taken.
         n_bytes: Size of the blob.
-        first_us: Earliest first time of these partials.
-        last_us: Earliest last time of these partials.
+        first_us: Earliest first time of these rows.
+        last_us: Earliest last time of these rows.
         run: Equal for chunks that were written together.
-        taken: Blob with a bit per partial that is set if it has been taken. None if none has.
+        taken: Blob with a bit per row that is set if it has been taken. None if none has.
     """
 
     name: str
@@ -233,14 +233,33 @@ class SessionChunk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SessionMetadata:
-    """State of the session operator.
+class MarkedMetadata:
+    """Base class: rows of keys. Earlier versions wrote all of them as `SessionMetadata`.
 
     Attributes:
-        chunks: Open sessions.
+        chunks: Rows.
     """
 
-    chunks: Sequence[SessionChunk]
+    chunks: Sequence[MarkedChunk]
+
+
+@dataclass(frozen=True)
+class SessionMetadata(MarkedMetadata):
+    """State of the session operator: partials of open sessions with their first and last rows."""
+
+
+@dataclass(frozen=True)
+class FillMetadata(MarkedMetadata):
+    """State of FILL: the last values of each key.
+
+    The first time is the end of the last window that was emitted or added, the last time the end of
+    the last window with a row.
+    """
+
+
+@dataclass(frozen=True)
+class VersionMetadata(MarkedMetadata):
+    """State of a temporal join: the last version of each key. Both times are its slice's end."""
 
 
 @dataclass(frozen=True)
@@ -257,8 +276,8 @@ class UpdatedSessionMetadata:
         n_late: Number of rows in ended sessions since these were last emitted.
     """
 
-    chunks: Sequence[SessionChunk]
-    results: Sequence[SessionChunk]
+    chunks: Sequence[MarkedChunk]
+    results: Sequence[MarkedChunk]
     changed: Sequence[str]
     n_pending: int
     early_at_us: int | None
@@ -309,7 +328,12 @@ class BucketMetadata:
 
 
 OperatorMetadata: TypeAlias = (
-    WindowMetadata | SessionMetadata | UpdatedSessionMetadata | GeneralMetadata
+    WindowMetadata
+    | SessionMetadata
+    | FillMetadata
+    | VersionMetadata
+    | UpdatedSessionMetadata
+    | GeneralMetadata
 )
 
 
@@ -347,6 +371,4 @@ class GroupMetadata:
     signature: StateSignature | None
     by: tuple[str, ...] | None
     most_bytes: int
-    contents: (
-        WindowMetadata | SessionMetadata | UpdatedSessionMetadata | GeneralMetadata | BucketMetadata
-    )
+    contents: OperatorMetadata | BucketMetadata

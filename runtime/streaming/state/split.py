@@ -43,17 +43,19 @@ from runtime.streaming.state.metadata import (
     CellMetadata,
     ChangedRows,
     Chunk,
+    FillMetadata,
     GeneralMetadata,
     GroupMetadata,
     Level,
+    MarkedChunk,
     OperatorMetadata,
     Part,
-    SessionChunk,
     SessionMetadata,
     Slab,
     SliceMetadata,
     UpdatedSessionMetadata,
     UpdateMetadata,
+    VersionMetadata,
     WindowMetadata,
 )
 from runtime.streaming.state.table_cache import unique_name
@@ -231,10 +233,10 @@ class _Splitter:
         match metadata.contents:
             case GeneralMetadata(cells):
                 return [GeneralMetadata(own) for own in self._cells(cells)]
-            case SessionMetadata(chunks):
-                return [SessionMetadata(own) for own in self._sessions(chunks)]
+            case SessionMetadata(chunks) | FillMetadata(chunks) | VersionMetadata(chunks):
+                return [replace(metadata.contents, chunks=own) for own in self._marked(chunks)]
             case UpdatedSessionMetadata(chunks, results):
-                both = zip(self._sessions(chunks), self._sessions(results), strict=True)
+                both = zip(self._marked(chunks), self._marked(results), strict=True)
                 return [
                     replace(metadata.contents, chunks=own, results=own_results)
                     for own, own_results in both
@@ -276,9 +278,9 @@ class _Splitter:
         for number in sorted(set(numbers.values())):
             yield number, state.select_keys({key for key, own in numbers.items() if own == number})
 
-    def _sessions(self, chunks: Sequence[SessionChunk]) -> list[list[SessionChunk]]:
-        """Split the chunks of sessions, without the rows that were taken."""
-        new: list[list[SessionChunk]] = [[] for _ in range(self._split.into)]
+    def _marked(self, chunks: Sequence[MarkedChunk]) -> list[list[MarkedChunk]]:
+        """Split chunks of rows, without the rows that were taken."""
+        new: list[list[MarkedChunk]] = [[] for _ in range(self._split.into)]
         for chunk in chunks:
             table = decode_table(_required_blob(self._get, chunk.name))
             if chunk.taken is not None:
@@ -288,7 +290,7 @@ class _Splitter:
                 name, n_bytes = self._put(number, part)
                 first, last = (int(int64_column(part, t).min()) for t in (FIRST_TIME, LAST_TIME))
                 new[number].append(
-                    SessionChunk(name, part.num_rows, n_bytes, first, last, chunk.run)
+                    MarkedChunk(name, part.num_rows, n_bytes, first, last, chunk.run)
                 )
         return new
 

@@ -20,6 +20,8 @@ from runtime.streaming.operators.versions import VersionOperator, VersionSpec
 from runtime.streaming.state.blobs import METADATA
 from runtime.streaming.state.codec import decode_metadata
 from runtime.streaming.state.columns import StateColumns
+from runtime.streaming.state.contents import BlobKind, Decoder, blobs_of
+from runtime.streaming.state.metadata import VersionMetadata
 from tests.runtime.streaming.model import Memory, outputs
 
 SECOND = 1_000_000
@@ -134,3 +136,22 @@ def test_a_micro_batch_writes_the_versions_that_it_changes():
     assert before.items() <= after.items()
     chunks = decode_metadata(stream.store.blobs[METADATA]).contents.chunks
     assert sorted(chunk.n_rows for chunk in chunks) == [1, 4_999]
+
+
+def test_the_state_shows_the_versions_of_keys():
+    stream = Stream()
+    stream.second(0, versions=[(1, 10), (2, 20)])
+    (blob,) = blobs_of(stream.store.metadata).values()
+    rows = Decoder(None, None).decode(blob, stream.store.get(blob.name)).to_pylist()
+    assert blob.kind is BlobKind.VERSIONS
+    assert [(row["key"], row["version"]) for row in rows] == [(1, 10), (2, 20)]
+    assert not {"window_start", "window_end"} & rows[0].keys()
+
+
+def test_versions_that_were_stored_as_sessions_are_joined():
+    stream = Stream()
+    stream.second(0, versions=[(1, 10)])
+    written = stream.store.blobs[METADATA]
+    stream.store.put(METADATA, written.replace(b"VersionMetadata", b"SessionMetadata"))
+    assert stream.second(1, rows=[(1, 0), (2, 1)]) == {0: 10, 1: None}
+    assert isinstance(stream.store.contents, VersionMetadata)

@@ -31,9 +31,9 @@ from runtime.streaming.state.metadata import (
     Chunk,
     GroupMetadata,
     Level,
+    MarkedChunk,
     Part,
     RunningMetadata,
-    SessionChunk,
     SessionMetadata,
     Slab,
     SliceMetadata,
@@ -140,7 +140,7 @@ def test_the_format_matches_the_version_of_state() -> None:
 
 SESSION = GroupMetadata(
     Watermarks((SourceWatermark(),)), "", None, None, None, 0,
-    SessionMetadata([SessionChunk("s", 1, 2, 3, 4, "run", None)]),
+    SessionMetadata([MarkedChunk("s", 1, 2, 3, 4, "run", None)]),
 )  # fmt: skip
 CONTENTS = '{"kind":"SessionMetadata","chunks":[["s",1,2,3,4,"run",null]]}'
 

@@ -14,6 +14,8 @@ from runtime.spec.state_schema import (
     StateKey,
 )
 from runtime.spec.windows import (
+    FIRST_TIME,
+    LAST_TIME,
     CalendarCumulate,
     CalendarHop,
     CalendarTumble,
@@ -23,7 +25,10 @@ from runtime.spec.windows import (
     Tumble,
     Window,
 )
+from runtime.streaming.state.codec import encode_table
 from runtime.streaming.state.contents import BlobKind, Decoder, blobs_of
+from runtime.streaming.state.metadata import FillMetadata, GroupMetadata, MarkedChunk
+from runtime.streaming.watermarks import Watermarks
 from tests.runtime.streaming.model import MS, Memory, Stream
 
 S = 1000 * MS
@@ -88,6 +93,22 @@ def test_without_a_description_columns_have_the_names_of_the_state() -> None:
     assert result == {
         "slice_start": None, "slice_end": at(10), "key": "a", "n": 1, "total": 5, "largest": 5,
     }  # fmt: skip
+
+
+def test_fill_has_the_last_values_and_windows_of_a_key() -> None:
+    table = pa.table(
+        {"key": ["a"], "$slice_end": [40 * S], "n": [2], "total": [5], "largest": [4],
+         FIRST_TIME: [40 * S], LAST_TIME: [20 * S]}
+    )  # fmt: skip
+    metadata = FillMetadata([MarkedChunk("c", 1, 9, 40 * S, 20 * S, "run")])
+    of_group = GroupMetadata(Watermarks(()), "", None, None, None, 0, metadata)
+    (blob,) = blobs_of(of_group).values()
+    decoder = Decoder(drive_stream(Tumble(10 * S)), None)
+    assert blob.kind is BlobKind.FILL
+    assert decoder.decode(blob, encode_table(table)).to_pylist() == [
+        {"key": "a", "filled_until": at(40), "last_window_end": at(20),
+         "COUNT(*)": 2, "SUM(v)": 5, "MAX(v)": 4}
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
