@@ -12,7 +12,7 @@ import pytest
 from tests.docs.walks import WALKS, Function, named_functions
 from tests.goldens import ROOT
 
-MAX_LINES = 150
+MAX_LINES = 165
 
 
 def functions_in(path: str) -> set[str]:
@@ -30,7 +30,7 @@ def functions_in(path: str) -> set[str]:
     return names
 
 
-def test_the_architecture_fits_in_150_lines() -> None:
+def test_the_architecture_is_short() -> None:
     assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= MAX_LINES
 
 
