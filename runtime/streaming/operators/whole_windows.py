@@ -141,5 +141,6 @@ def join_sides(table: pa.Table, of: JoinedRows, right_columns: Sequence[str]) ->
     left = table.filter(is_left).select([n for n in table.column_names if n not in of_right])
     right = table.filter(pc.invert(is_left)).select(list(right_columns))
     is_filter = of.join_type in ("LeftSemi", "LeftAnti")
-    schema = left.schema if is_filter else pa.schema([*left.schema, *right.schema])
+    fields = left.schema if is_filter else [*left.schema, *right.schema]
+    schema = pa.schema([field.with_nullable(True) for field in fields])
     return pa.Table.from_batches(join_rows(as_batch(left), as_batch(right), of, schema), schema)

@@ -166,6 +166,16 @@ def test_outer_joins_keep_rows_without_a_match(
     )
 
 
+@pytest.mark.parametrize("join_type", ["Inner", "FullOuter", "LeftSemi"])
+def test_columns_that_are_never_null_are_joined(join_type: str) -> None:
+    # Spark declares its literals and hashes as NOT NULL
+    not_null = [pa.field(IS_LEFT, pa.bool_(), False), pa.field("$window", pa.int64(), False)]
+    schema = pa.schema([*not_null, ("w", pa.int64()), ("w1", pa.int64())])
+    table = pa.table([[True, False], [5, 5], [1, None], [None, 1]], schema=schema)
+    step = JoinedRows(None, None, join_type, (("w", "w1"),))  # type: ignore[arg-type]
+    assert join_sides(table, step, ["w1"]).column("w").to_pylist() == [1]
+
+
 def test_rows_of_a_window_are_grouped_again() -> None:
     plan = BufferPlan(
         Tumble(3_600_000_000),
