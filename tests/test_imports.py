@@ -36,9 +36,13 @@ MAY_IMPORT = {
     "runtime.frames": (
         "runtime runtime.compute runtime.scan runtime.spark runtime.spec numpy pyarrow pyspark"
     ),
+    "runtime.writing": (
+        "runtime runtime.compute runtime.frames runtime.scan runtime.spark runtime.spec "
+        "runtime.text pyarrow pyspark"
+    ),
     "runtime.lake": (
-        "runtime runtime.frames runtime.scan runtime.spark runtime.spec deltalake numpy "
-        "pyarrow pyspark"
+        "runtime runtime.compute runtime.frames runtime.scan runtime.spark runtime.spec "
+        "runtime.writing deltalake pyarrow pyspark"
     ),
     "runtime.local": (
         "runtime runtime.compute runtime.frames runtime.scan runtime.spark runtime.spec numpy "
@@ -65,12 +69,12 @@ MAY_IMPORT = {
     "runtime.options": "runtime runtime.spec",
     "runtime.connectors.filesystem": (
         "runtime runtime.compute runtime.connectors runtime.options runtime.detection runtime.frames "
-        "runtime.scan runtime.spark runtime.spec runtime.text pyarrow pyspark"
+        "runtime.scan runtime.spark runtime.spec runtime.text runtime.writing pyarrow pyspark"
     ),
     "runtime.connectors.lake": (
         "runtime runtime.compute runtime.connectors runtime.frames runtime.lake "
-        "runtime.options runtime.results runtime.scan runtime.spark runtime.spec deltalake "
-        "pyarrow pyiceberg pyspark"
+        "runtime.options runtime.results runtime.scan runtime.spark runtime.spec "
+        "runtime.writing deltalake pyarrow pyiceberg pyspark"
     ),
     "runtime.sinks": (
         "runtime runtime.compute runtime.connectors.registry runtime.frames runtime.spark "
@@ -78,7 +82,7 @@ MAY_IMPORT = {
     ),
     "runtime.slices": (
         "runtime runtime.compute runtime.frames runtime.lake runtime.local runtime.scan "
-        "runtime.spark runtime.spec deltalake numpy pyarrow pyspark"
+        "runtime.spark runtime.spec runtime.writing deltalake numpy pyarrow pyspark"
     ),
     "runtime.streaming": (
         "runtime runtime.compute runtime.connectors.registry runtime.frames runtime.local "

@@ -1,1 +1,1 @@
-"""Tables as files next to a log: places, Parquet files that tasks write, entries of Delta's log."""
+"""Tables as files next to a log: places, data files, entries of Delta's log."""

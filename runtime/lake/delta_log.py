@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from runtime.lake.parquet_files import WrittenFile
+from runtime.compute.partitions import plain_values as plain_values_of
+from runtime.lake.places import UnreadableError
 from runtime.spec.figures import date_text, timestamp_text
 from runtime.spec.scan import PartitionValue
+from runtime.writing.written import WrittenFile
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+    from deltalake.transaction import AddAction
 
 # Hive's name for the directory of NULL
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -26,6 +29,18 @@ def add_actions(table: DeltaTable) -> pa.Table:
     """Return the files of a version as recorded in its log."""
     # pa.table() would import pandas for this
     return pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
+
+
+def plain_values(array: pa.Array) -> list[PartitionValue]:
+    """Convert a column of a log to `Constant` values: dates as days, times as microseconds.
+
+    Raises:
+        UnreadableError: The type cannot be a partition type.
+    """
+    type_ = array.type
+    if pa.types.is_nested(type_) or pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
+        raise UnreadableError(f"a partition column has the unsupported type {type_}")
+    return plain_values_of(array)
 
 
 def hive_directory(columns: Sequence[tuple[str, str]], values: Sequence[PartitionValue]) -> str:
@@ -63,6 +78,39 @@ def partition_text(value: PartitionValue, type_: str) -> str | None:
     if type_.startswith("timestamp") and isinstance(value, int):
         return timestamp_text(value)
     return str(value)
+
+
+def added_files(
+    files: Sequence[WrittenFile],
+    partitions: Sequence[str],
+    types: dict[str, str],
+    now_ms: int,
+    *,
+    changes_rows: bool = True,
+) -> list[AddAction]:
+    """Return the actions that add files.
+
+    Args:
+        files: Files to add.
+        partitions: Partition columns.
+        types: Spark type of each column.
+        now_ms: Time of the commit in milliseconds since 1970.
+        changes_rows: Whether the version has other rows.
+    """
+    from deltalake.transaction import AddAction
+
+    partition_types = [types[name] for name in partitions]
+    return [
+        AddAction(
+            file.path,
+            file.size,
+            partition_texts(partitions, partition_types, file.partition),
+            now_ms,
+            changes_rows,
+            statistics_text(file, types),
+        )
+        for file in files
+    ]
 
 
 def statistics_text(file: WrittenFile, types: dict[str, str]) -> str:

@@ -14,7 +14,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from runtime.errors import ExecutionError
 from runtime.frames.blobs import BLOB_DDL, map_in_arrow
 from runtime.frames.meter import ArrowFunction
-from runtime.lake.parquet_files import remove_files
 from runtime.lake.places import TablePlace
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import BufferPlan, aggregate, buffer_plan
@@ -35,6 +34,7 @@ from runtime.slices.store import open_slices, stored_schema
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spark.workers import prepare_worker
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
+from runtime.writing.places import remove_files
 
 # Time buckets per core of a batch INSERT, whose row count is unknown in advance
 _BUCKETS_PER_CORE = 2
@@ -100,7 +100,7 @@ def append(
     try:
         for _ in range(MAX_ATTEMPTS):
             if built is not None and tiers != table.reached:
-                remove_files(into.place.path, mark, into.place.store)
+                remove_files(into.place.store, into.place.path, mark)
                 built = None
             if built is None:
                 tiers = table.reached
@@ -126,7 +126,7 @@ def append(
             return built.n_read
     finally:
         if not is_in:
-            remove_files(into.place.path, mark, into.place.store)
+            remove_files(into.place.store, into.place.path, mark)
     raise ExecutionError(
         f"materialized table `{into.name}` was changed concurrently in all "
         f"{MAX_ATTEMPTS} attempts to insert rows",

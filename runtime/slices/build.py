@@ -33,7 +33,6 @@ from runtime.frames.blobs import BLOB_DDL, place_blobs, split_to_blobs
 from runtime.frames.meter import ArrowFunction
 from runtime.frames.scan_source import store_of_scan
 from runtime.lake.delta_log import hive_directory
-from runtime.lake.parquet_files import NewFiles, WrittenFile, file_task
 from runtime.local.arrow_scan import (
     SPLIT,
     item_rows,
@@ -56,6 +55,9 @@ from runtime.spec.expressions import ColumnRef
 from runtime.spec.local import FileLocalStep
 from runtime.spec.scan import ScanFile
 from runtime.spec.slices import SLICE_END, UNTOUCHED, LocalForm, Reached
+from runtime.writing.files import FILE_DDL, NewFiles, NotWritten, file_task, records_of
+from runtime.writing.places import unwritable
+from runtime.writing.written import WrittenFile
 
 JobsRun = Callable[[], AbstractContextManager[None]]
 
@@ -236,17 +238,19 @@ def write_partials(
     of_partitions = tuple((name, types[name]) for name in table.partitions)
     new = NewFiles(
         table.path,
-        mark,
         schema,
         table.partitions,
         partial(hive_directory, of_partitions),
-        True,
-        table.place.store,
+        mark,
+        keeps=True,
+        store=table.place.store,
     )
-    files = bucketed.mapInArrow(_write(form, new, n_buckets), "file binary")
+    files = bucketed.mapInArrow(_write(form, new, n_buckets), FILE_DDL)
     with jobs_run(), translate_spark_errors():
-        rows = run_interruptibly(spark, files.collect)
-    records = [pickle.loads(row["file"]) for row in rows]
+        try:
+            records = run_interruptibly(spark, lambda: records_of(files))
+        except NotWritten as error:
+            raise unwritable(table.path, error) from error
     ranges: dict[str, tuple[int, int]] = {}
     for read_ranges in records:
         if isinstance(read_ranges, ReadRanges):

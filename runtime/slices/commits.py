@@ -11,13 +11,13 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from runtime.lake.delta_log import partition_texts, statistics_text
-from runtime.lake.parquet_files import WrittenFile
+from runtime.lake.delta_log import added_files, partition_texts
 from runtime.slices.changes import BaseFile
 from runtime.slices.faults import UnknownOutcome, table_error
 from runtime.slices.manifest import remove_manifest, write_manifest
 from runtime.slices.store import MANIFEST, SINCE, TIER, SliceFile, StoredSlices, stored_schema
 from runtime.spec.slices import Reached
+from runtime.writing.written import WrittenFile
 
 if TYPE_CHECKING:
     from deltalake.transaction import AddAction
@@ -58,7 +58,6 @@ def commit(
     from deltalake import CommitProperties, Transaction
     from deltalake._internal import RemoveAction
     from deltalake.exceptions import DeltaError
-    from deltalake.transaction import AddAction
 
     place = table.place
     # a compaction removes files but changes no rows
@@ -68,15 +67,7 @@ def commit(
     types = {f.name: f.dataType.simpleString() for f in stored_schema(table.form).fields}
     partition_types = [types[name] for name in partitions]
     actions: list[AddAction | RemoveAction] = [
-        AddAction(
-            file.path,
-            file.size,
-            partition_texts(partitions, partition_types, file.partition),
-            now_ms,
-            changes_rows,
-            statistics_text(file, types),
-        )
-        for file in files
+        *added_files(files, partitions, types, now_ms, changes_rows=changes_rows)
     ]
     actions += [
         RemoveAction(

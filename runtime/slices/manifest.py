@@ -6,7 +6,6 @@ manifest.
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,10 +15,10 @@ import pyarrow.parquet as pq
 
 from runtime.errors import ExecutionError
 from runtime.lake.places import TablePlace
-from runtime.lake.store_files import create_file, files_below, remove_file
 from runtime.scan.stores import open_stored
 from runtime.slices.changes import BaseFile
 from runtime.slices.faults import table_error
+from runtime.writing.places import create_file, files_below, remove_file
 
 _MANIFESTS = "_sqlwin"
 _SCHEMA = pa.schema(
@@ -72,12 +71,8 @@ def write_manifest(place: TablePlace, name: str, files: Sequence[BaseFile]) -> i
     ]
     rows = pa.Table.from_arrays(columns, schema=_SCHEMA)
     try:
-        if place.store is None:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            pq.write_table(rows, path, compression="zstd")
-        else:
-            with create_file(place.store, path) as sink:
-                pq.write_table(rows, sink, compression="zstd")
+        with create_file(place.store, path) as file:
+            pq.write_table(rows, file, compression="zstd")
     except OSError as error:
         remove_manifest(place, number)
         raise table_error(name, place, error) from error
@@ -88,10 +83,7 @@ def remove_manifest(place: TablePlace, number: int) -> None:
     """Remove a manifest without references, ignoring failures because an orphan is harmless."""
     path = manifest_path(place, number)
     with suppress(OSError):
-        if place.store is None:
-            os.remove(path)
-        else:
-            remove_file(place.store, path)
+        remove_file(place.store, path)
 
 
 def remove_old_manifests(place: TablePlace, current: int | None, before_s: float) -> None:
@@ -105,14 +97,9 @@ def remove_old_manifests(place: TablePlace, current: int | None, before_s: float
     directory = f"{place.path}/{_MANIFESTS}"
     current_path = None if current is None else manifest_path(place, current)
     with suppress(OSError):
-        if place.store is not None:
-            for uri, written_s in files_below(place.store, directory):
-                if uri != current_path and written_s < before_s:
-                    remove_file(place.store, uri)
-            return
-        for entry in os.scandir(directory):
-            if entry.path != current_path and entry.stat().st_mtime < before_s:
-                os.remove(entry.path)
+        for path, written_s in files_below(place.store, directory):
+            if path != current_path and written_s < before_s:
+                remove_file(place.store, path)
 
 
 def manifest_path(place: TablePlace, number: int) -> str:

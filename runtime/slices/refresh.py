@@ -13,7 +13,6 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from runtime.errors import CatalogError, ExecutionError
-from runtime.lake.parquet_files import remove_files
 from runtime.lake.places import TablePlace
 from runtime.slices.build import BaseRows, Inputs, JobsRun, UncommittedFiles, build
 from runtime.slices.changes import (
@@ -36,6 +35,7 @@ from runtime.slices.store import (
 from runtime.slices.tiers import due_tiers, is_touched, widen
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES, PartitionValue
 from runtime.spec.slices import LocalForm, Reached
+from runtime.writing.places import remove_files
 
 # Maximum number of commit attempts when other writers commit first
 MAX_ATTEMPTS = 20
@@ -122,7 +122,7 @@ def refresh(
             if done is not None and (
                 todo.intervals or done[0].added != todo.added or done[2] != table.reached
             ):
-                remove_files(place.path, done[1].mark, place.store)
+                remove_files(place.store, place.path, done[1].mark)
                 done = None
             if done is None:
                 built = _build_changes(
@@ -149,7 +149,7 @@ def refresh(
             )
     finally:
         if done is not None:
-            remove_files(place.path, done[1].mark, place.store)
+            remove_files(place.store, place.path, done[1].mark)
     raise ExecutionError(
         f"materialized table `{name}` was changed concurrently in all {MAX_ATTEMPTS} "
         "attempts to refresh it",
@@ -182,7 +182,7 @@ def compact(
         try:
             commit(table, built.files, few, None)
         except ChangedMeanwhile:
-            remove_files(place.path, mark, place.store)
+            remove_files(place.store, place.path, mark)
             return 0
     remove_leftovers(open_slices(place, name))
     return len(few) - len(built.files)
@@ -227,7 +227,7 @@ def settle(
         try:
             commit(table, built.files, touched, None, moved=target)
         except ChangedMeanwhile:
-            remove_files(place.path, mark, place.store)
+            remove_files(place.store, place.path, mark)
             return 0
     return len(built.files)
 
@@ -301,7 +301,7 @@ def _remove_on_error(place: TablePlace, mark: str) -> Iterator[None]:
     except UnknownOutcome:
         raise
     except BaseException:
-        remove_files(place.path, mark, place.store)
+        remove_files(place.store, place.path, mark)
         raise
 
 

@@ -15,8 +15,8 @@ from contextlib import suppress
 
 from runtime.errors import ExecutionError
 from runtime.lake.places import TablePlace
-from runtime.lake.store_files import create_file, files_below, remove_file
 from runtime.scan.stores import Store
+from runtime.writing.places import create_file, files_below, remove_file
 
 _DROPPED = "_sqlwin/dropped"
 

@@ -29,8 +29,7 @@ from pyspark.sql.types import StructType
 
 from runtime.compute.arrow.types import arrow_type
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
-from runtime.lake.delta_log import add_actions
-from runtime.lake.parquet_files import plain_values
+from runtime.lake.delta_log import add_actions, plain_values
 from runtime.lake.places import TablePlace
 from runtime.records import from_text, to_text
 from runtime.slices.changes import BaseFile

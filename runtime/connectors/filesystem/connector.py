@@ -268,6 +268,6 @@ class FileTable(Table):
 
     def open_sink(self, rows: DataFrame, writer: StreamWriter) -> StreamSink:
         """Return the sink that publishes the files of each micro-batch together."""
-        from runtime.connectors.filesystem.stream_write import open_sink
+        from runtime.connectors.filesystem.stream_write import FileSink
 
-        return open_sink(rows, self.spec, writer)
+        return FileSink(rows, self.spec, writer)

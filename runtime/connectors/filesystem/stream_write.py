@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType
 
 from runtime.commits import Commit, HeldBatch, read_commit, write_commit
 from runtime.connectors.filesystem.publish import (
@@ -33,29 +32,22 @@ from runtime.connectors.filesystem.publish import (
     publish,
     retract,
 )
-from runtime.connectors.filesystem.text import allow_encoding
-from runtime.connectors.filesystem.write import (
-    check_directory,
-    complete_files,
-    file_writer_options,
-    partition_columns,
-    unwritable,
-)
+from runtime.connectors.filesystem.write import Target, open_target
 from runtime.connectors.writing import (
     check_shared,
     compute,
-    count_written,
     declared_types,
     name_output_in_errors,
     to_declared_types,
 )
 from runtime.files import Files, as_uri, numbers_in
+from runtime.frames.arrow_rows import BatchRows
 from runtime.names import quote_name
 from runtime.options.checks import bytes_of, duration_us, option_values
-from runtime.options.formats import format_of
-from runtime.spark.files import files_at, resolve, writable_files_at
+from runtime.spark.files import files_at, resolve
 from runtime.spec.sink import StreamSink, StreamWriter
 from runtime.spec.table import TableSpec
+from runtime.writing.places import unwritable
 
 # Minimum delay before held micro-batches are published again
 _MIN_WAIT_S = 0.1
@@ -96,30 +88,6 @@ def compaction(values: Mapping[str, str]) -> Compaction | None:
     return Compaction(n_bytes, wait_us / 1e6)
 
 
-def open_sink(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> StreamSink:
-    """Open a table for a stream, which writes each micro-batch once."""
-    with name_output_in_errors(spec):
-        sink = FileSink(dataframe, spec, writer)
-    return _DeclaredSink(sink, spec, declared_types(spec))
-
-
-@dataclass(frozen=True)
-class _DeclaredSink(StreamSink):
-    """Sink that converts rows to the declared types, and names the table in errors."""
-
-    sink: FileSink
-    spec: TableSpec
-    types: tuple[DataType, ...]
-
-    def write(self, rows: DataFrame, batch: int) -> int:
-        with name_output_in_errors(self.spec):
-            return self.sink.write(to_declared_types(rows, self.spec, self.types), batch)
-
-    def commit(self) -> None:
-        with name_output_in_errors(self.spec):
-            self.sink.commit()
-
-
 class FileSink(StreamSink):
     """Writer of one stream's micro-batches below the path of a table.
 
@@ -140,22 +108,17 @@ class FileSink(StreamSink):
         writer: StreamWriter,
         files: Files | None = None,
     ) -> None:
-        self._spark = dataframe.sparkSession
+        spark = dataframe.sparkSession
         self._spec = spec
-        values = option_values(spec)
-        self._format = str(format_of(values))
-        self._options = file_writer_options(spec, self._format)
-        allow_encoding(self._spark, self._options)
-        self._parallelism = values.get("sink.parallelism")
-        self._compaction = compaction(values)
-        self._partitions = partition_columns(dataframe.columns, spec)
-        path = resolve(self._spark, values["path"])
-        files = files or writable_files_at(self._spark, path)
-        check_directory(path, spec, files)
-        check_shared(self._spark, path, spec)
-        self._writer = Writer(files, path, writer.name)
-        checkpoint = resolve(self._spark, writer.checkpoint)
-        self._checkpoint = Progress(files_at(self._spark, checkpoint), checkpoint)
+        self._types = declared_types(spec)
+        self._compaction = compaction(option_values(spec))
+        with name_output_in_errors(spec):
+            self._target = open_target(spark, dataframe.columns, spec, files)
+        assert self._target.files is not None, "streams are refused on Spark Connect"
+        check_shared(spark, self._target.path, spec)
+        self._writer = Writer(self._target.files, self._target.path, writer.name)
+        checkpoint = resolve(spark, writer.checkpoint)
+        self._checkpoint = Progress(files_at(spark, checkpoint), checkpoint)
         # The timer that publishes held micro-batches holds it too.
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
@@ -180,13 +143,12 @@ class FileSink(StreamSink):
                 self._is_first = False
                 if is_there:
                     return compute(rows)
+            rows = to_declared_types(rows, self._spec, self._types)
             held = () if self._commit is None else self._commit.held
             if self._compaction is None or self._compaction.is_due(held, time.time()):
                 self._publish_held(batch - 1)
-            if self._parallelism is not None:
-                rows = rows.repartition(int(self._parallelism))
             if self._compaction is None:
-                return self._publish(rows, Commit(batch, True, plan=plan))
+                return self._publish(self._target, rows, Commit(batch, True, plan=plan))
             n_rows = self._hold(rows, batch, plan)
             self._start_timer()
             return n_rows
@@ -223,34 +185,28 @@ class FileSink(StreamSink):
         self._publish_held(batch - 1)
         return is_there
 
-    def _publish(self, rows: DataFrame, commit: Commit) -> int:
+    def _publish(self, target: Target, rows: DataFrame, commit: Commit) -> int:
         """Write the rows of one or several micro-batches to where readers see them."""
         writer = self._writer
-        hidden = writer.hidden
-        writer.files.delete(hidden)
-        observed, count = count_written(rows)
-        save = observed.write.format(self._format).options(**self._options).mode("overwrite")
-        if self._partitions:
-            save = save.partitionBy(*self._partitions)
-        save.save(as_uri(hidden))
-        n_rows = count()
-        paths = self._written_files(hidden, self._format, n_rows)
+        paths, n_rows = self._write(target, rows)
         if n_rows:
             is_merged = self._commit is not None and self._commit.is_merged
             commit = replace(commit, is_merged=commit.is_merged or is_merged)
-            self._commit = publish(writer, paths, hidden, commit)
-        writer.files.delete(hidden)
+            self._commit = publish(writer, paths, writer.hidden, commit)
+        writer.files.delete(writer.hidden)
         return n_rows
+
+    def _write(self, target: Target, rows: DataFrame) -> tuple[list[str], int]:
+        """Write rows to the hidden directory, see `Target.write`."""
+        self._writer.files.delete(self._writer.hidden)
+        return target.write(BatchRows.of(rows), self._writer.hidden)
 
     def _hold(self, rows: DataFrame, batch: int, plan: str) -> int:
         """Write the rows of a micro-batch to a hidden directory."""
         writer = self._writer
-        writer.files.delete(writer.hidden)
-        observed, count = count_written(rows)
         # Parquet for any table format, because it preserves all values
-        observed.write.mode("overwrite").parquet(as_uri(writer.hidden))
-        n_rows = count()
-        self._written_files(writer.hidden, "parquet", n_rows)
+        target = replace(self._target, file_format="parquet", options={}, partitions=())
+        _, n_rows = self._write(target, rows)
         if not n_rows:
             writer.files.delete(writer.hidden)
             return 0
@@ -277,26 +233,22 @@ class FileSink(StreamSink):
             for name in commit.files:
                 writer.files.delete(f"{writer.path}/{name}")
         places = [f"{writer.hidden}.held/{batch.batch:08d}" for batch in ready]
-        rows = self._spark.read.parquet(*map(as_uri, places))
+        target = replace(self._target, parallelism=None)
+        rows = target.spark.read.parquet(*map(as_uri, places))
         limits = self._compaction or Compaction()
         n_files = math.ceil(sum(batch.n_bytes for batch in ready) / limits.n_bytes)
         if n_files == 1:
             rows = rows.coalesce(1)
         else:
             rows = rows.repartition(
-                n_files, *(F.col(quote_name(name)) for name in self._partitions)
+                n_files, *(F.col(quote_name(name)) for name in target.partitions)
             )
         newest = ready[-1]
-        self._publish(
-            rows, Commit(newest.batch, True, plan=newest.plan, held=commit.held, is_merged=True)
-        )
+        merged = Commit(newest.batch, True, plan=newest.plan, held=commit.held, is_merged=True)
+        self._publish(target, rows, merged)
         everything = len(ready) == len(commit.held)
         for place in [f"{writer.hidden}.held"] if everything else places:
             writer.files.delete(place)
-
-    def _written_files(self, hidden: str, file_format: str, n_rows: int) -> list[str]:
-        files, path = self._writer.files, self._writer.path
-        return complete_files(self._spark, self._spec, files, path, hidden, file_format, n_rows)
 
     # -- publishing without a further micro-batch
     # ---------------------------------------------------
@@ -338,16 +290,17 @@ class FileSink(StreamSink):
             ExecutionError: The file system rejects a change.
         """
         writer = self._writer
-        try:
-            if self._is_stale:
-                stored = read_commit(writer.files, writer.path, writer.name)
-                plan = "" if stored is None else self._checkpoint.plan(stored.batch)
-                self._commit = finish(writer, plan)
-            self._is_stale = True
-            yield
-            self._is_stale = False
-        except OSError as error:
-            raise unwritable(writer.path, error) from error
+        with name_output_in_errors(self._spec):
+            try:
+                if self._is_stale:
+                    stored = read_commit(writer.files, writer.path, writer.name)
+                    plan = "" if stored is None else self._checkpoint.plan(stored.batch)
+                    self._commit = finish(writer, plan)
+                self._is_stale = True
+                yield
+                self._is_stale = False
+            except OSError as error:
+                raise unwritable(writer.path, error) from error
 
 
 class Progress:

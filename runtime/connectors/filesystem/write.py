@@ -5,16 +5,22 @@ from __future__ import annotations
 import errno
 import os
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from runtime.commits import Commit
+from runtime.compute.partitions import can_partition, spark_directory
 from runtime.connectors.columns import find_column
 from runtime.connectors.connector import AVRO_PACKAGE, NO_AVRO, missing_package
+from runtime.connectors.filesystem.encoding import encoding_of
 from runtime.connectors.filesystem.publish import Writer as BatchWriter
 from runtime.connectors.filesystem.publish import (
     batch_writer,
@@ -29,19 +35,10 @@ from runtime.connectors.filesystem.publish import (
     written_files,
 )
 from runtime.connectors.filesystem.text import allow_encoding
-from runtime.connectors.filesystem.write_arrow import (
-    ArrowFiles,
-    ProcessFiles,
-    ProcessTextFiles,
-    arrow_codec,
-    arrow_files,
-    text_files,
-    text_form,
-)
 from runtime.connectors.writing import check_partitions, check_shared, count_written, declared_types
-from runtime.errors import CatalogError, ErrorKind, ExecutionError
+from runtime.errors import CatalogError, ExecutionError
 from runtime.files import Files, as_uri, is_local_path
-from runtime.frames.arrow_rows import BatchRows
+from runtime.frames.arrow_rows import BatchRows, ProcessRows
 from runtime.options.checks import bad_option, option_values
 from runtime.options.formats import (
     ONLY_READ,
@@ -55,10 +52,13 @@ from runtime.shown_types import shown_type
 from runtime.spark.files import resolve, writable_files_at
 from runtime.spark.session import is_remote
 from runtime.spec.table import TableSpec
+from runtime.writing.encodings import Encoding
+from runtime.writing.files import FILE_DDL, NewFiles, file_task, records_of
+from runtime.writing.places import unwritable
 
 # Spark's marker that all files of a directory are complete
 _SUCCESS = "_SUCCESS"
-_TEXT_FORMATS = ("csv", "json")
+_MODE = "partitionOverwriteMode"
 # Types of partition columns whose values have a unique form in directory names
 _PARTITION_TYPES = frozenset("STRING TINYINT SMALLINT INT INTEGER BIGINT BOOLEAN DATE".split())
 # Reader options that mean nothing or something else to the writer
@@ -66,14 +66,141 @@ _READER_ONLY = frozenset(
     "mode basePath enforceSchema inferSchema maxNumLen maxStringLen mergeSchema "
     "pathGlobFilter".split()
 )
+# Function that writes files to a directory and returns them, with their number of rows
+Write = Callable[[str], tuple[list[str], int]]
+
+
+@dataclass(frozen=True)
+class Target:
+    """Directory of a table that is open for writing.
+
+    Attributes:
+        spark: Spark session.
+        spec: Table specification.
+        path: Resolved path.
+        files: File system of the path. None if only Spark's server sees it.
+        file_format: Format of the files.
+        options: Options of Spark's writer.
+        partitions: Partition columns, as spelled in the rows.
+        parallelism: Number of tasks. None as many as the rows have.
+    """
+
+    spark: SparkSession
+    spec: TableSpec
+    path: str
+    files: Files | None
+    file_format: str
+    options: Mapping[str, str]
+    partitions: tuple[str, ...]
+    parallelism: int | None
+
+    def save(self, rows: DataFrame, place: str, mode: str = "append") -> int:
+        """Let Spark write rows to a place, and return their number."""
+        if self.parallelism is not None:
+            rows = rows.repartition(self.parallelism)
+        observed, count = count_written(rows)
+        writer = observed.write.format(self.file_format).options(**self.options)
+        if self.partitions:
+            writer = writer.partitionBy(*self.partitions)
+        writer.mode(mode).save(place)
+        return count()
+
+    def write(self, rows: BatchRows, hidden: str) -> tuple[list[str], int]:
+        """Write rows to a hidden directory, and return its sorted files and their number of rows.
+
+        Raises:
+            OSError: The directory cannot be written to.
+            SetupError: The driver does not see the files that tasks write.
+            ExecutionError: Rows are missing in the files.
+        """
+        assert self.files is not None, "otherwise Spark writes to the table's path"
+        encoding, source = self._encoding(rows), rows.arrow or rows.in_process
+        if encoding is None or source is None:
+            n_rows = self.save(rows.dataframe, as_uri(hidden))
+            # executors may have joined in the meantime
+            check_shared(self.spark, self.path, self.spec)
+            paths = written_files(self.files, hidden)
+            in_tasks = partial(_rows_below, self.spark, hidden)
+            check_written(self.files, self.file_format, self.path, paths, n_rows, in_tasks)
+            return paths, n_rows
+        columns = tuple((name, source.schema.field(name).type) for name in self.partitions)
+        new = NewFiles(
+            hidden,
+            source.schema,
+            self.partitions,
+            partial(spark_directory, columns),
+            encoding=encoding,
+            with_statistics=False,
+        )
+        if isinstance(source, ProcessRows):
+            written = list(new.write(source.batches()))
+        else:
+            written = records_of(source.then(file_task(new), FILE_DDL))
+            check_shared(self.spark, self.path, self.spec)
+        if not written and not self.partitions:
+            written = [new.write_empty()]
+        (Path(hidden) / _SUCCESS).touch()
+        return new.show(written), sum(file.n_rows for file in written)
+
+    def _encoding(self, rows: BatchRows) -> Encoding | None:
+        """Return the encoding in which sqlwin writes rows, or None if Spark writes them."""
+        source = rows.arrow or rows.in_process
+        if source is None or not is_local_path(self.path) or self.parallelism is not None:
+            return None
+        if not isinstance(source, ProcessRows) and (
+            self.partitions or self.file_format != "parquet"
+        ):
+            return None
+        if self.partitions and not can_partition(source.schema, self.partitions):
+            return None
+        if self.file_format != "parquet" and why_spark_writes(self.spark, self.spec) is not None:
+            return None
+        has_instants = any(pa.types.is_timestamp(t) and t.tz for t in source.schema.types)
+        stored = StructType([f for f in rows.schema if f.name not in self.partitions])
+        encoding = encoding_of(
+            self.spark, self.file_format, self.options, has_instants=has_instants, schema=stored
+        )
+        return None if isinstance(encoding, str) else encoding
+
+
+def open_target(
+    spark: SparkSession, columns: Sequence[str], spec: TableSpec, files: Files | None = None
+) -> Target:
+    """Check that rows can be written to a table's path.
+
+    Args:
+        spark: Spark session.
+        columns: Columns of the rows.
+        spec: Table specification.
+        files: File system of the path. None to use the session's.
+
+    Raises:
+        CatalogError: The path is a file or a glob, or there are only partition columns.
+        ExecutionError: Its file system cannot be reached.
+    """
+    values = option_values(spec)
+    file_format = format_of(values)
+    assert file_format is not None, "validate_table() has seen to it"
+    partitions = [name for p in spec.partitioned_by for name in find_column(columns, p)]
+    check_partitions(spec, partitions, columns)
+    path = resolve(spark, values["path"])
+    if files is None and not is_remote(spark):
+        files = writable_files_at(spark, path)
+    if files is not None:
+        _check_directory(path, spec, files)
+    options = file_writer_options(spec, file_format)
+    allow_encoding(spark, options)
+    parallelism = values.get("sink.parallelism")
+    n_tasks = int(parallelism) if parallelism else None
+    return Target(spark, spec, path, files, file_format, options, tuple(partitions), n_tasks)
 
 
 def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
     """Write rows below the table's path and return their number.
 
     Args:
-        rows: Rows to write. If workers have them as Arrow and their files would equal the files of
-            Spark's writer, workers write local Parquet files themselves.
+        rows: Rows to write. If workers or this process have them as Arrow and the files would equal
+            those of Spark's writer, they write local files themselves.
         spec: Table specification.
         overwrite: Whether to replace existing rows.
 
@@ -89,69 +216,28 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
         ExecutionError: The path cannot be written to.
         SetupError: The package for Avro is missing.
     """
-    values = option_values(spec)
-    file_format = format_of(values)
-    assert file_format is not None, "the table has been checked"
-    partitions = partition_columns(rows.schema.names, spec)
-    spark = rows.spark
-    path = resolve(spark, values["path"])
-    files = None if is_remote(spark) else writable_files_at(spark, path)
-    if files is not None:
-        check_directory(path, spec, files)
-    options = file_writer_options(spec, file_format)
-    allow_encoding(spark, options)
-    if partitions and overwrite:
+    target = open_target(rows.spark, rows.schema.names, spec)
+    if target.partitions and overwrite:
         # as in Flink, partitions without new rows stay
-        options.setdefault("partitionOverwriteMode", "dynamic")
-    parallelism = values.get("sink.parallelism")
-    in_workers: ArrowFiles | ProcessFiles | ProcessTextFiles | None = None
-    if files is not None and is_local_path(path):
-        if file_format == "parquet" and not parallelism:
-            in_workers = arrow_files(rows, options, partitions)
-        elif rows.in_process is not None and why_spark_writes(spark, spec) is None:
-            in_workers = text_files(rows, file_format, options, partitions)
-    is_in_process = isinstance(in_workers, ProcessFiles | ProcessTextFiles)
-    if files is not None and not is_in_process:
-        check_shared(spark, path, spec)
-    n_rows = 0
+        target = replace(target, options={_MODE: "dynamic", **target.options})
+    files, path = target.files, target.path
     try:
-        if in_workers is None:
-            dataframe = rows.dataframe
-            if parallelism:
-                dataframe = dataframe.repartition(int(parallelism))
-            observed, count = count_written(dataframe)
-            writer = observed.write.format(file_format).options(**options)
-            if partitions:
-                writer = writer.partitionBy(*partitions)
-            if files is None:
-                writer.mode("overwrite" if overwrite else "append").save(path)
-                return count()
-        assert files is not None
+        if files is None:
+            return target.save(rows.dataframe, path, "overwrite" if overwrite else "append")
+        if rows.in_process is None:
+            check_shared(rows.spark, path, spec)
         if is_local_path(path):
             finish_replacing(path)
         clear_batches(files, path)
-
-        def write(hidden: str) -> list[str]:
-            nonlocal n_rows
-            if in_workers is not None:
-                n_rows = in_workers.write(hidden)
-            else:
-                writer.mode("append").save(as_uri(hidden))
-                n_rows = count()
-            if is_in_process:
-                paths = written_files(files, hidden)
-                check_written(files, file_format, path, paths, n_rows, lambda: n_rows)
-                return paths
-            return complete_files(spark, spec, files, path, hidden, file_format, n_rows)
-
-        is_dynamic = options.get("partitionOverwriteMode", "").lower() == "dynamic"
-        by_partition = bool(partitions) and is_dynamic
+        write = partial(target.write, rows)
+        is_dynamic = target.options.get(_MODE, "").lower() == "dynamic"
+        by_partition = bool(target.partitions) and is_dynamic
         replaces = overwrite and files.exists(path)
         if replaces and not by_partition and _can_swap(path, files):
-            _swap(write, path, files)
-        else:
-            _publish(write, batch_writer(files, path), replaces=replaces, by_partition=by_partition)
-        return n_rows
+            return _swap(write, path, files)
+        return _publish(
+            write, batch_writer(files, path), replaces=replaces, by_partition=by_partition
+        )
     except PySparkException as error:
         if error.getCondition() in NO_AVRO:
             raise missing_package(spec, "writes Avro", AVRO_PACKAGE) from error
@@ -164,7 +250,7 @@ def why_spark_writes(spark: SparkSession, spec: TableSpec) -> str | None:
     """Return why Spark has to write rows computed in this process, or None."""
     values = option_values(spec)
     file_format = format_of(values)
-    if file_format not in ("parquet", *_TEXT_FORMATS):
+    if file_format not in ("parquet", "csv", "json"):
         return f"Spark writes {file_format or 'other files than Parquet'}"
     if values.get("sink.parallelism"):
         return "Spark writes tables with 'sink.parallelism'"
@@ -177,28 +263,17 @@ def why_spark_writes(spark: SparkSession, spec: TableSpec) -> str | None:
     if not is_local_path(resolve(spark, values["path"])):
         return "Spark writes to other file systems"
     options = file_writer_options(spec, file_format)
-    if file_format in _TEXT_FORMATS:
-        return _why_spark_writes_text(spark, spec, file_format, options)
-    if arrow_codec(spark, options) is None:
-        return "Spark writes Parquet with these options"
-    return None
-
-
-def _why_spark_writes_text(
-    spark: SparkSession, spec: TableSpec, file_format: str, options: dict[str, str]
-) -> str | None:
-    """Return why Spark writes rows of this process as text, or None."""
-    from runtime.text.write import why_not_text
-
-    if not spec.columns:
+    if file_format != "parquet" and not spec.columns:
         return f"Spark writes {file_format} tables without declared columns"
     own_formats = timestamp_output_options(spec, file_format)
     for name, pattern in own_formats.items():
         if options[name] != pattern:
             return f"Spark writes {file_format} with the option '{name}'"
-    form = text_form(spark, file_format, options)
-    if isinstance(form, str):
-        return form
+    encoding = encoding_of(spark, file_format, options)
+    if isinstance(encoding, str) or file_format == "parquet":
+        return encoding if isinstance(encoding, str) else None
+    from runtime.text.write import why_not_text
+
     types = zip(spec.physical_columns, declared_types(spec), strict=True)
     reason = why_not_text([(c.name, type_.simpleString()) for c, type_ in types])
     n_stored = len(spec.physical_columns) - len(spec.partitioned_by)
@@ -206,29 +281,6 @@ def _why_spark_writes_text(
         # Spark leaves out rows whose only column is NULL
         return "Spark writes csv with one column"
     return reason
-
-
-def complete_files(
-    spark: SparkSession,
-    spec: TableSpec,
-    files: Files,
-    path: str,
-    hidden: str,
-    file_format: str,
-    n_rows: int,
-) -> list[str]:
-    """Return the files that tasks have written to a hidden directory, checking the row count.
-
-    Raises:
-        SetupError: The driver does not see the files that tasks write.
-        ExecutionError: Rows are missing in the files.
-    """
-    # executors may have joined in the meantime
-    check_shared(spark, path, spec)
-    paths = written_files(files, hidden)
-    in_tasks = partial(_rows_below, spark, hidden)
-    check_written(files, file_format, path, paths, n_rows, in_tasks)
-    return paths
 
 
 def _rows_below(spark: SparkSession, directory: str) -> int:
@@ -248,24 +300,7 @@ def file_writer_options(spec: TableSpec, file_format: str) -> dict[str, str]:
     return {**timestamp_output_options(spec, file_format), **options}
 
 
-def partition_columns(columns: Sequence[str], spec: TableSpec) -> list[str]:
-    """Return the partition columns as spelled in `columns`.
-
-    Raises:
-        CatalogError: All columns are partition columns.
-    """
-    names = [name for p in spec.partitioned_by for name in find_column(columns, p)]
-    check_partitions(spec, names, columns)
-    return names
-
-
-def unwritable(path: str, error: OSError) -> ExecutionError:
-    """Return the error for a resolved path that cannot be written to."""
-    message = f"cannot write to {path}: {error.strerror or error}"
-    return ExecutionError(message, kind=ErrorKind.OUTPUT)
-
-
-def check_directory(path: str, spec: TableSpec, files: Files) -> None:
+def _check_directory(path: str, spec: TableSpec, files: Files) -> None:
     """Check that a resolved path can be a directory to write into.
 
     Raises:
@@ -297,13 +332,11 @@ def _can_swap(path: str, files: Files) -> bool:
     return not is_root and files.is_directory(path)
 
 
-def _publish(
-    write: Callable[[str], list[str]], batch: BatchWriter, *, replaces: bool, by_partition: bool
-) -> None:
+def _publish(write: Write, batch: BatchWriter, *, replaces: bool, by_partition: bool) -> int:
     """Write files in addition to existing ones or replacing them; readers see all at once.
 
     Args:
-        write: Writes files to a directory and returns them.
+        write: Writes files to a directory and returns them, with their number of rows.
         batch: Writer of the files.
         replaces: Whether existing files are replaced.
         by_partition: Whether to replace only files of partitions that get new ones.
@@ -312,7 +345,7 @@ def _publish(
     is_new = not files.exists(path)
     try:
         with writing_to(files, batch.hidden):
-            paths = write(batch.hidden)
+            paths, n_rows = write(batch.hidden)
             replaced = [""] if replaces else []
             if replaces and by_partition:
                 below = (file.removeprefix(f"{batch.hidden}/").rpartition("/")[0] for file in paths)
@@ -338,9 +371,10 @@ def _publish(
                 hint="queries of sqlwin ignore these files, other readers do not; the next "
                 "INSERT into the table deletes them",
             ) from error
+    return n_rows
 
 
-def _swap(write: Callable[[str], list[str]], path: str, files: Files) -> None:
+def _swap(write: Write, path: str, files: Files) -> int:
     """Write a new directory that replaces the old one when it is complete.
 
     If `path` is a symbolic link, its target is replaced, not the link. For `write` see `_publish`.
@@ -357,7 +391,7 @@ def _swap(write: Callable[[str], list[str]], path: str, files: Files) -> None:
     old = f"{new}.old"
     try:
         with writing_to(files, new):
-            write(new)
+            _, n_rows = write(new)
             files.rename(path, old)
             try:
                 files.rename(new, path)
@@ -371,3 +405,4 @@ def _swap(write: Callable[[str], list[str]], path: str, files: Files) -> None:
     # The rows are published, so leftovers of the old directory are harmless.
     with suppress(OSError):
         files.delete(old)
+    return n_rows

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 import sqlwin
 from runtime.compute.arrow.blobs import from_blobs
-from runtime.connectors.filesystem.write_arrow import arrow_files
+from runtime.connectors.filesystem.write import open_target
 from runtime.connectors.registry import open_table
 from runtime.errors import ExecutionError
 from runtime.frames.arrow_rows import ArrowRows, BatchRows
@@ -272,10 +272,19 @@ def test_a_directory_that_cannot_be_written_to_is_named(
     readings_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     (result,) = readings_session.execute(WRITTEN)
-    files = arrow_files(rows_of(result), {})
-    assert files is not None
-    with pytest.raises(FileNotFoundError, match="gone"):
-        files.write(str(tmp_path / "gone"))
+    refuse_directory(result, tmp_path)
+
+
+def refuse_directory(result: RowsResult, tmp_path: Path) -> None:
+    """Check that workers name a directory that they cannot write to."""
+    rows = rows_of(result)
+    options = (("path", str(tmp_path / "o")), ("format", "parquet"))
+    target = open_target(
+        rows.spark, rows.schema.names, TableSpec("o", "filesystem", options=options)
+    )
+    (tmp_path / "taken").touch()
+    with pytest.raises(OSError, match=r"taken/\.part-"):
+        target.write(rows, str(tmp_path / "taken"))
 
 
 N_ORDERED, DAY_US = 1_200_000, 86_400_000_000
@@ -371,10 +380,7 @@ def test_tasks_of_the_scan_write_the_windows_that_they_have_all_rows_of(
     # neighbouring splits share a minute or two, and there are four of them
     assert 0.99 * n_windows < sum(batch.num_rows for batch in emitted) < n_windows
     assert 0 < n_partials < 0.02 * n_windows
-    files = arrow_files(rows_of(result), {})
-    assert files is not None
-    with pytest.raises(FileNotFoundError, match="gone"):
-        files.write(str(tmp_path / "gone"))
+    refuse_directory(result, tmp_path)
 
 
 # Each task fails once, after writing all of its rows
@@ -385,8 +391,9 @@ from pathlib import Path
 import pyarrow.dataset as ds
 from pyspark import TaskContext
 import sqlwin
-from runtime.connectors.filesystem.write_arrow import arrow_files
+from runtime.connectors.filesystem.write import open_target
 from runtime.frames.arrow_rows import ArrowRows, BatchRows
+from runtime.spec.table import TableSpec
 
 def failing_once(make):
     def run(source):
@@ -408,8 +415,9 @@ with sqlwin.connect(master="local[2, 2]") as session:
         "INTERVAL '1' MINUTE)) GROUP BY window_start, window_end, k")
     twice = Twice(**vars(result.data.arrow))
     Path(target).mkdir()
-    writer = arrow_files(replace(BatchRows.of(result.dataframe), arrow=twice), {})
-    n_rows = writer.write(target)
+    rows = replace(BatchRows.of(result.dataframe), arrow=twice)
+    spec = TableSpec("o", "filesystem", options=(("path", target), ("format", "parquet")))
+    paths, n_rows = open_target(rows.spark, rows.schema.names, spec).write(rows, target)
     found = ds.dataset([str(path) for path in Path(target).glob("part-*")]).to_table()
     n_hidden = len(list(Path(target).glob(".part-*.parquet")))
     print(n_rows, found.num_rows, sum(found["n"].to_pylist()), n_hidden > 0)

@@ -229,23 +229,19 @@ def test_explain_of_create_table_as_says_where_it_runs(base: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-import pyarrow.parquet as pq
+from runtime.writing import files
 from sqlwin.session import Session
 from tests.unstarted import NeedsSparkError, unstarted_spark
 
-class Killed(pq.ParquetWriter):
-    def __init__(self, where, *args, **options):
-        super().__init__(where, *args, **options)
-        self.place = where
-
-    def write_table(self, *args, **options):
-        super().write_table(*args, **options)
-        if len(sys.argv) < 4 or sys.argv[3] in self.place:
+class Killed(files.OpenFile):
+    def write(self, rows):
+        super().write(rows)
+        if len(sys.argv) < 4 or sys.argv[3] in self.path:
             os.kill(os.getpid(), signal.SIGKILL)
 
 session = Session(unstarted_spark(), settings={})
 session.execute(sys.argv[1])
-pq.ParquetWriter = Killed
+files.OpenFile = Killed
 session.execute(sys.argv[2])
 """
 

@@ -130,8 +130,10 @@ def test_directories_other_than_declared_are_left_to_spark(tmp_path: Path) -> No
 
 def test_rows_of_a_partition_keep_their_order() -> None:
     table = pa.table({"k": ["b", "a", None, "b", ""], "n": [1, 2, 3, 4, 5]})
-    parts = {name: rows.column("n").to_pylist() for name, rows in split_by_partition(table, ["k"])}
-    assert parts == {"k=b": [1, 4], "k=a": [2], "k=__HIVE_DEFAULT_PARTITION__": [3, 5]}
+    parts = [(k, rows.column("n").to_pylist()) for (k,), rows in split_by_partition(table, ["k"])]
+    assert parts == [("b", [1, 4]), ("a", [2]), (None, [3, 5])]
+    kept = split_by_partition(table, ["k"], keeps=True)
+    assert [k for (k,), _ in kept] == ["b", "a", None, ""]
 
 
 @pytest.mark.long

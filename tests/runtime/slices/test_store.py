@@ -11,7 +11,6 @@ import pytest
 from deltalake import DeltaTable
 
 from runtime.errors import CatalogError, ExecutionError
-from runtime.lake.parquet_files import WrittenFile
 from runtime.slices.changes import BaseFile
 from runtime.slices.commits import ChangedMeanwhile, commit
 from runtime.slices.refresh import small_files
@@ -27,6 +26,7 @@ from runtime.slices.tiers import TierRules
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.slices import LocalForm, Reached, SliceKey, SlicePartial, Tier
 from runtime.spec.windows import Tumble
+from runtime.writing.written import WrittenFile
 
 FORM = LocalForm(
     "trips",

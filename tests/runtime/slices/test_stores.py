@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from runtime.errors import CatalogError, ExecutionError
-from runtime.lake.parquet_files import WrittenFile, remove_files
 from runtime.lake.places import TablePlace
 from runtime.slices.changes import BaseFile
 from runtime.slices.commits import ChangedMeanwhile, commit
@@ -23,6 +22,8 @@ from runtime.slices.store import (
     open_slices,
     set_suspended,
 )
+from runtime.writing.places import remove_files
+from runtime.writing.written import WrittenFile
 from tests.object_store import ObjectStore, is_write_of, store_of_a_process
 from tests.runtime.slices.test_store import FORM
 
@@ -162,7 +163,7 @@ def test_only_marked_directories_are_removed(store: ObjectStore) -> None:
     table = _create(place)
     commit(table, [_write(store, table, "x", 60)], [], (BaseFile("a", 1, 1),))
     _write(store, table, "lost", 60)
-    remove_files(place.path, "lost", place.store)
+    remove_files(place.store, place.path, "lost")
     assert [name for name in _files(place) if name.startswith("part-")] == ["part-x-0.parquet"]
     number = table.delta.transaction_version("sqlwin.manifest")
     assert number is None

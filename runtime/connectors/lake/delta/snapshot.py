@@ -14,8 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from runtime.connectors.lake.table import LakeTable, broken_table, missing_extra
 from runtime.errors import ExecutionError
-from runtime.lake.delta_log import add_actions
-from runtime.lake.parquet_files import plain_values
+from runtime.lake.delta_log import add_actions, plain_values
 from runtime.lake.places import TablePlace, UnreadableError, place_of_path
 from runtime.options.checks import option_values, wrong_value
 from runtime.scan.lake import LakeColumn, LakeFile, Snapshot

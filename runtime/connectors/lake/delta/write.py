@@ -24,24 +24,21 @@ from runtime.connectors.lake.table import broken_table, missing_extra, unwritabl
 from runtime.connectors.upserts import key_columns
 from runtime.connectors.writing import check_partitions, compute
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
+from runtime.lake.data_files import is_unfinished, write_parquet
 from runtime.lake.delta_log import (
     add_actions,
+    added_files,
     hive_directory,
     partition_texts,
-    statistics_text,
-)
-from runtime.lake.parquet_files import (
-    WrittenFile,
-    is_unfinished,
     plain_values,
-    remove_files,
-    write_parquet,
 )
 from runtime.lake.places import TablePlace, UnreadableError
 from runtime.options.checks import bad_option, option_values
 from runtime.shown_types import shown_type
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spec.table import TableSpec
+from runtime.writing.places import remove_files
+from runtime.writing.written import WrittenFile
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -148,7 +145,7 @@ def write_delta(
             commit_version(table, path, schema, partitions, files, overwrite, properties)
         except (DeltaError, OSError) as error:
             if not is_committed(path, mark):
-                remove_files(path, mark)
+                remove_files(None, path, mark)
                 if isinstance(error, OSError):
                     raise
                 raise broken_table(spec, error) from error
@@ -202,17 +199,7 @@ def commit_version(
     now_ms = int(time.time() * 1000)
     column_types = {field.name: field.dataType.simpleString() for field in schema.fields}
     types = [column_types[name] for name in partitions]
-    adds = [
-        AddAction(
-            file.path,
-            file.size,
-            partition_texts(partitions, types, file.partition),
-            now_ms,
-            True,
-            statistics_text(file, column_types),
-        )
-        for file in files
-    ]
+    adds = added_files(files, partitions, column_types, now_ms)
     if table is None:
         columns = Schema.from_json(schema.json())
         create_table_with_add_actions(

@@ -15,11 +15,13 @@ from runtime.connectors.lake.rows import rows_of_table, schema_of_new_table
 from runtime.connectors.lake.table import broken_table, unwritable
 from runtime.connectors.writing import compute
 from runtime.errors import CatalogError, ExecutionError
-from runtime.lake.parquet_files import WrittenFile, remove_files, write_parquet
+from runtime.lake.data_files import write_parquet
 from runtime.lake.places import TablePlace, UnreadableError
 from runtime.options.checks import bad_option, option_values
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spec.table import TableSpec
+from runtime.writing.places import remove_files
+from runtime.writing.written import WrittenFile
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -95,7 +97,7 @@ def write_iceberg(
         commit_files(transaction, files, table, overwrite=overwrite, properties=properties)
     except Exception as error:
         if not _is_committed(catalog, name, mark):
-            remove_files(directory, mark)
+            remove_files(None, directory, mark)
             if is_new:
                 for empty in (directory, location):
                     if os.path.isdir(empty) and not os.listdir(empty):

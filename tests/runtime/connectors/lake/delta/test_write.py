@@ -14,8 +14,9 @@ from runtime.connectors.lake.delta.snapshot import delta_schema
 from runtime.connectors.lake.delta.write import commit_version, existing_table, is_committed
 from runtime.errors import ExecutionError
 from runtime.lake.delta_log import hive_directory, partition_text
-from runtime.lake.parquet_files import NewFiles, file_task, remove_files
 from runtime.spec.table import TableSpec
+from runtime.writing.files import NewFiles, file_task
+from runtime.writing.places import remove_files
 from tests.runtime.connectors.lake.delta.test_snapshot import (
     EVERY,
     as_set,
@@ -34,7 +35,7 @@ def write_files(path, rows, partitions=(), mark="mark", schema=None, batch_rows=
     rows = rows.take(pc.sort_indices(rows, sort)) if sort else rows
     columns = tuple((name, EVERY[name]) for name in partitions)
     place = partial(hive_directory, columns)
-    files = NewFiles(str(path), mark, schema or rows.schema, tuple(partitions), place)
+    files = NewFiles(str(path), schema or rows.schema, tuple(partitions), place, mark)
     output = file_task(files)(rows.to_batches(batch_rows))
     return [pickle.loads(cell) for batch in output for cell in batch["file"].to_pylist()]
 
@@ -128,7 +129,7 @@ def test_files_without_a_version_are_removed_and_others_stay(tmp_path):
     put(tmp_path, table_of(3), ["i"])
     write_files(tmp_path, table_of(6), ["s"], mark="lost")
     assert is_committed(str(tmp_path), "mark") and not is_committed(str(tmp_path), "lost")
-    remove_files(str(tmp_path), "lost")
+    remove_files(None, str(tmp_path), "lost")
     assert not list(tmp_path.rglob("*lost*")) and not list(tmp_path.glob("s=*"))
     assert len(list(tmp_path.glob("i=*/*.parquet"))) == 3
 

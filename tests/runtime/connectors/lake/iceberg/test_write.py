@@ -9,7 +9,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.transforms import IdentityTransform
 
 from runtime.connectors.lake.iceberg.write import commit_files, last_batch
-from runtime.lake.parquet_files import NewFiles, file_task
+from runtime.writing.files import NewFiles, file_task
 from tests.runtime.connectors.lake.delta.test_snapshot import as_set, compare
 from tests.runtime.connectors.lake.iceberg.test_snapshot import (
     TYPES,
@@ -27,7 +27,7 @@ def put(table, rows, partitions=(), overwrite=False, properties=None):
     rows = rows.take(pc.sort_indices(rows, sort)) if sort else rows
     directory = table.location().removeprefix("file://") + "/data"
     schema = schema_to_pyarrow(table.schema())
-    files = NewFiles(directory, "mark", schema, tuple(partitions), lambda values: "", True)
+    files = NewFiles(directory, schema, tuple(partitions), mark="mark", keeps=True)
     task = file_task(files)
     written = [
         pickle.loads(cell)

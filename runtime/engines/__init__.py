@@ -1,0 +1,1 @@
+"""Engines that execute plans: this process, and Spark for batches."""

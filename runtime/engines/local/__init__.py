@@ -1,0 +1,1 @@
+"""The engine of this process: it computes plans without Spark."""

@@ -1,0 +1,1 @@
+"""The engine of batches on Spark: local stage, exchange, global stage."""
