@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from runtime.compute.partitions import plain_values as plain_values_of
 from runtime.lake.places import UnreadableError
@@ -41,6 +42,18 @@ def plain_values(array: pa.Array) -> list[PartitionValue]:
     if pa.types.is_nested(type_) or pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
         raise UnreadableError(f"a partition column has the unsupported type {type_}")
     return plain_values_of(array)
+
+
+def logged_partitions(actions: pa.Table, names: Sequence[str]) -> list[tuple[PartitionValue, ...]]:
+    """Return the values of partition columns of the files in `add_actions`.
+
+    Raises:
+        UnreadableError: A type cannot be a partition type.
+    """
+    if not names:
+        return [()] * actions.num_rows
+    struct = actions["partition"].combine_chunks()
+    return list(zip(*(plain_values(pc.struct_field(struct, p)) for p in names), strict=True))
 
 
 def hive_directory(columns: Sequence[tuple[str, str]], values: Sequence[PartitionValue]) -> str:

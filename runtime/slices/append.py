@@ -27,8 +27,7 @@ from runtime.slices.build import (
     without_files,
     write_partials,
 )
-from runtime.slices.commits import ChangedMeanwhile, commit
-from runtime.slices.faults import UnknownOutcome
+from runtime.slices.commits import ChangedMeanwhile, commit, remove_on_error
 from runtime.slices.refresh import MAX_ATTEMPTS, compact, settle
 from runtime.slices.store import open_slices, stored_schema
 from runtime.spark.clusters import check_seen_by_all
@@ -96,12 +95,15 @@ def append(
     step = without_files(into.base.step)
     plan = buffer_plan(step, *scan_projection(step.source), into.buffer_bytes)
     mark = uuid.uuid4().hex
-    is_in, built, tiers = False, None, table.reached
-    try:
+    built, tiers = None, table.reached
+    with remove_on_error(into.place, mark):
         for _ in range(MAX_ATTEMPTS):
-            if built is not None and tiers != table.reached:
+            is_in = batch is not None and table.last_batch(batch[0]) >= batch[1]
+            if built is not None and (is_in or tiers != table.reached):
                 remove_files(into.place.store, into.place.path, mark)
                 built = None
+            if is_in:
+                return 0
             if built is None:
                 tiers = table.reached
                 cuts = TimeCuts(table.form, n_buckets, (), tiers)
@@ -112,27 +114,19 @@ def append(
                 return built.n_read
             try:
                 commit(table, built.files, (), None, batch=batch)
+                break
             except ChangedMeanwhile:
                 table = open_slices(into.place, into.name)
-                if batch is not None and table.last_batch(batch[0]) >= batch[1]:
-                    return 0
-                continue
-            except UnknownOutcome:
-                is_in = True
-                raise
-            is_in = True
-            settle(spark, into.place, into.name, jobs_run)
-            compact(spark, into.place, into.name, jobs_run)
-            return built.n_read
-    finally:
-        if not is_in:
-            remove_files(into.place.store, into.place.path, mark)
-    raise ExecutionError(
-        f"materialized table `{into.name}` was changed concurrently in all "
-        f"{MAX_ATTEMPTS} attempts to insert rows",
-        subjects=(into.name,),
-        hint="run fewer INSERTs and refreshes at the same time",
-    )
+        else:
+            raise ExecutionError(
+                f"materialized table `{into.name}` was changed concurrently in all "
+                f"{MAX_ATTEMPTS} attempts to insert rows",
+                subjects=(into.name,),
+                hint="run fewer INSERTs and refreshes at the same time",
+            )
+    settle(spark, into.place, into.name, jobs_run)
+    compact(spark, into.place, into.name, jobs_run)
+    return built.n_read
 
 
 def _read(base: BaseRows, plan: BufferPlan, cuts: TimeCuts) -> ArrowFunction:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from runtime.lake.delta_log import added_files, partition_texts
+from runtime.lake.places import TablePlace
 from runtime.slices.changes import BaseFile
 from runtime.slices.faults import UnknownOutcome, table_error
 from runtime.slices.manifest import remove_manifest, write_manifest
 from runtime.slices.store import MANIFEST, SINCE, TIER, SliceFile, StoredSlices, stored_schema
 from runtime.spec.slices import Reached
+from runtime.writing.places import remove_files
 from runtime.writing.written import WrittenFile
 
 if TYPE_CHECKING:
@@ -28,6 +31,18 @@ _COMMIT = "sqlwin.commit"
 
 class ChangedMeanwhile(Exception):
     """Error when another writer has committed a version since the table was opened."""
+
+
+@contextmanager
+def remove_on_error(place: TablePlace, mark: str) -> Iterator[None]:
+    """Remove files with a mark if the block fails, unless they may be committed."""
+    try:
+        yield
+    except UnknownOutcome:
+        raise
+    except BaseException:
+        remove_files(place.store, place.path, mark)
+        raise
 
 
 def commit(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,8 +24,7 @@ from runtime.slices.changes import (
     overlaps,
     set_ranges,
 )
-from runtime.slices.commits import ChangedMeanwhile, commit
-from runtime.slices.faults import UnknownOutcome
+from runtime.slices.commits import ChangedMeanwhile, commit, remove_on_error
 from runtime.slices.store import (
     SliceFile,
     StoredSlices,
@@ -107,7 +106,8 @@ def refresh(
         ExecutionError: A file cannot be read or written.
     """
     done: tuple[Changes, UncommittedFiles, Reached] | None = None
-    try:
+    mark = uuid.uuid4().hex
+    with remove_on_error(place, mark):
         for _ in range(MAX_ATTEMPTS):
             planned = plan()
             table = open_slices(place, name)
@@ -115,19 +115,18 @@ def refresh(
             files = planned.rows.step.source.files
             current_files = map(current_file, (*files.files, *files.others))
             todo = changes(current_files, table.manifest, partial(_extend_to_stored, table))
-            if todo.is_nothing:
-                return RefreshResult(table.version)
-            replaced = [f for f in table.files if overlaps(todo.intervals, f.first_us, f.last_us)]
             # The files are still valid after a commit that does not concern them.
             if done is not None and (
                 todo.intervals or done[0].added != todo.added or done[2] != table.reached
             ):
-                remove_files(place.store, place.path, done[1].mark)
+                remove_files(place.store, place.path, mark)
                 done = None
+            if todo.is_nothing:
+                return RefreshResult(table.version)
+            replaced = [f for f in table.files if overlaps(todo.intervals, f.first_us, f.last_us)]
             if done is None:
-                built = _build_changes(
-                    spark, table, planned.rows, todo, replaced, buffer_bytes, jobs_run
-                )
+                inputs = _inputs(table, planned.rows, todo, replaced)
+                built = build(spark, table, inputs, mark, buffer_bytes, jobs_run)
                 done = todo, built, table.reached
             built = done[1]
             manifest = (*todo.unchanged, *set_ranges(todo.added, dict(built.ranges)))
@@ -135,10 +134,6 @@ def refresh(
                 version = commit(table, built.files, replaced, manifest)
             except ChangedMeanwhile:
                 continue
-            except UnknownOutcome:
-                done = None
-                raise
-            done = None
             return RefreshResult(
                 version,
                 len(todo.added) - todo.n_changed,
@@ -147,15 +142,12 @@ def refresh(
                 built.n_read,
                 built.n_rows,
             )
-    finally:
-        if done is not None:
-            remove_files(place.store, place.path, done[1].mark)
-    raise ExecutionError(
-        f"materialized table `{name}` was changed concurrently in all {MAX_ATTEMPTS} "
-        "attempts to refresh it",
-        subjects=(name,),
-        hint="run one refresh at a time",
-    )
+        raise ExecutionError(
+            f"materialized table `{name}` was changed concurrently in all {MAX_ATTEMPTS} "
+            "attempts to refresh it",
+            subjects=(name,),
+            hint="run one refresh at a time",
+        )
 
 
 def compact(
@@ -175,15 +167,10 @@ def compact(
     few = small_files(table.files)
     if not few:
         return 0
-    mark = uuid.uuid4().hex
-    with _remove_on_error(place, mark):
-        inputs = Inputs(slice_files=few, reached=table.reached)
-        built = build(spark, table, inputs, mark, DEFAULT_BUFFER_BYTES, jobs_run)
-        try:
-            commit(table, built.files, few, None)
-        except ChangedMeanwhile:
-            remove_files(place.store, place.path, mark)
-            return 0
+    inputs = Inputs(slice_files=few, reached=table.reached)
+    built = _rewrite(spark, table, inputs, few, jobs_run)
+    if built is None:
+        return 0
     remove_leftovers(open_slices(place, name))
     return len(few) - len(built.files)
 
@@ -220,16 +207,26 @@ def settle(
     touched = [f for f in table.files if is_touched(f.first_us, f.last_us, table.reached, target)]
     since_us = target.since_us
     rest = [file for file in touched if since_us is None or file.last_us > since_us]
+    inputs = Inputs(slice_files=rest, reached=target)
+    built = _rewrite(spark, table, inputs, touched, jobs_run, target)
+    return 0 if built is None else len(built.files)
+
+
+def _rewrite(
+    spark: SparkSession,
+    table: StoredSlices,
+    inputs: Inputs,
+    replaced: Sequence[SliceFile],
+    jobs_run: JobsRun,
+    moved: Reached | None = None,
+) -> UncommittedFiles | None:
+    """Replace data files. Return the new ones, or None if another writer commits first."""
     mark = uuid.uuid4().hex
-    with _remove_on_error(place, mark):
-        inputs = Inputs(slice_files=rest, reached=target)
+    with suppress(ChangedMeanwhile), remove_on_error(table.place, mark):
         built = build(spark, table, inputs, mark, DEFAULT_BUFFER_BYTES, jobs_run)
-        try:
-            commit(table, built.files, touched, None, moved=target)
-        except ChangedMeanwhile:
-            remove_files(place.store, place.path, mark)
-            return 0
-    return len(built.files)
+        commit(table, built.files, replaced, None, moved=moved)
+        return built
+    return None
 
 
 def _extend_to_stored(table: StoredSlices, intervals: Intervals) -> Intervals:
@@ -273,36 +270,17 @@ def check_form(table: StoredSlices, form: LocalForm) -> None:
     )
 
 
-def _build_changes(
-    spark: SparkSession,
-    table: StoredSlices,
-    rows: BaseRows,
-    todo: Changes,
-    removed_files: Sequence[SliceFile],
-    buffer_bytes: int,
-    jobs_run: JobsRun,
-) -> UncommittedFiles:
-    mark = uuid.uuid4().hex
-    inputs = Inputs(
+def _inputs(
+    table: StoredSlices, rows: BaseRows, todo: Changes, replaced: Sequence[SliceFile]
+) -> Inputs:
+    """Return what a refresh reads to replace some data files."""
+    return Inputs(
         rows.of(file.path for file in todo.added) if todo.added else None,
         rows.of(file.path for file in todo.again) if todo.again else None,
-        [f for f in removed_files if not covers(todo.intervals, f.first_us, f.last_us)],
+        [f for f in replaced if not covers(todo.intervals, f.first_us, f.last_us)],
         todo.intervals,
         table.reached,
     )
-    with _remove_on_error(table.place, mark):
-        return build(spark, table, inputs, mark, buffer_bytes, jobs_run)
-
-
-@contextmanager
-def _remove_on_error(place: TablePlace, mark: str) -> Iterator[None]:
-    try:
-        yield
-    except UnknownOutcome:
-        raise
-    except BaseException:
-        remove_files(place.store, place.path, mark)
-        raise
 
 
 def _types(form: LocalForm) -> list[object]:

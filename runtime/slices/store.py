@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 
 from runtime.compute.arrow.types import arrow_type
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
-from runtime.lake.delta_log import add_actions, plain_values
+from runtime.lake.delta_log import add_actions, logged_partitions
 from runtime.lake.places import TablePlace
 from runtime.records import from_text, to_text
 from runtime.slices.changes import BaseFile
@@ -157,18 +157,13 @@ class StoredSlices:
             pc.struct_field(actions[extreme].combine_chunks(), SLICE_END).to_pylist()
             for extreme in ("min", "max")
         )
-        values: list[tuple[PartitionValue, ...]] = [()] * actions.num_rows
-        if self.partitions:
-            struct = actions["partition"].combine_chunks()
-            columns = (plain_values(pc.struct_field(struct, name)) for name in self.partitions)
-            values = list(zip(*columns, strict=True))
         fields = zip(
             map(unquote, actions["path"].to_pylist()),
             actions["size_bytes"].to_pylist(),
             actions["num_records"].to_pylist(),
             low,
             high,
-            values,
+            logged_partitions(actions, self.partitions),
             strict=True,
         )
         return tuple(

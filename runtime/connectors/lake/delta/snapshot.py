@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from runtime.connectors.lake.table import LakeTable, broken_table, missing_extra
 from runtime.errors import ExecutionError
-from runtime.lake.delta_log import add_actions, plain_values
+from runtime.lake.delta_log import add_actions, logged_partitions, plain_values
 from runtime.lake.places import TablePlace, UnreadableError, place_of_path
 from runtime.options.checks import option_values, wrong_value
 from runtime.scan.lake import LakeColumn, LakeFile, Snapshot
@@ -287,12 +287,7 @@ def _files(
     """Return the files in the current actions of a log, sorted by path."""
     paths = [place.file(item) for item in actions["path"].to_pylist()]
     n_rows, n_bytes = actions["num_records"].to_pylist(), actions["size_bytes"].to_pylist()
-    values: list[tuple[Any, ...]] = [()] * len(paths)
-    if partitions:
-        struct = actions["partition"].combine_chunks()
-        values = list(
-            zip(*(plain_values(pc.struct_field(struct, name)) for name in partitions), strict=True)
-        )
+    values = logged_partitions(actions, partitions)
     ranges = {column.name: _ranges(actions, column, n_rows) for column in ranged}
     files = [
         LakeFile(

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -29,8 +28,8 @@ from runtime.lake.delta_log import (
     add_actions,
     added_files,
     hive_directory,
+    logged_partitions,
     partition_texts,
-    plain_values,
 )
 from runtime.lake.places import TablePlace, UnreadableError
 from runtime.options.checks import bad_option, option_values
@@ -218,8 +217,7 @@ def commit_version(
         return
     replaced = {tuple(add.partition_values.values()) for add in adds}
     existing = add_actions(table)
-    struct = existing["partition"].combine_chunks()
-    values = zip(*(plain_values(pc.struct_field(struct, p)) for p in partitions), strict=True)
+    values = logged_partitions(existing, partitions)
     paths, sizes = existing["path"].to_pylist(), existing["size_bytes"].to_pylist()
     for file, size, partition in zip(paths, sizes, values, strict=True):
         texts = partition_texts(partitions, types, partition)
