@@ -18,18 +18,6 @@ _DEFAULT = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 
 
-def can_partition(schema: pa.Schema, names: Sequence[str]) -> bool:
-    """Return whether the values of partition columns have one form as text."""
-    types = [schema.field(name).type for name in names]
-    return all(
-        pa.types.is_string(type_)
-        or pa.types.is_integer(type_)
-        or pa.types.is_boolean(type_)
-        or type_ == pa.date32()
-        for type_ in types
-    )
-
-
 def plain_values(array: pa.Array) -> list[PartitionValue]:
     """Convert an Arrow array to `Constant` values: dates as days, times as microseconds."""
     type_ = array.type
@@ -81,7 +69,7 @@ def split_by_partition(
 def spark_directory(
     columns: Sequence[tuple[str, pa.DataType]], values: Sequence[PartitionValue]
 ) -> str:
-    """Return the directory of a partition. The types must be those of `can_partition`."""
+    """Return the directory of a partition by texts, integers, booleans and dates."""
     return "/".join(
         f"{_escape(name)}={_text(value, type_)}"
         for (name, type_), value in zip(columns, values, strict=True)

@@ -23,11 +23,11 @@ from runtime.compute.partitions import split_by_partition
 from runtime.errors import ExecutionError
 from runtime.frames.blobs import large_tables
 from runtime.frames.meter import ArrowFunction
-from runtime.scan.stores import Store
+from runtime.scan.stores import Store, why_of
 from runtime.spark.workers import prepare_worker
 from runtime.spec.scan import PartitionValue
 from runtime.writing.encodings import Encoding, ParquetEncoding
-from runtime.writing.places import create_file, remove_file, unwritten
+from runtime.writing.places import create_file, remove_file
 from runtime.writing.written import WrittenFile, add_statistics
 
 # Columns of the rows that tasks return: a pickled `WrittenFile`, or another record
@@ -194,8 +194,11 @@ class OpenFile:
         try:
             yield
         except (OSError, pa.ArrowException) as error:
-            if self._files.store is not None:
-                raise unwritten(self._files.store, self.path, error) from error
+            if (store := self._files.store) is not None:
+                why = why_of(store, self.path, error)
+                raise ExecutionError(
+                    f"cannot write {self.path}: {why}", subjects=(self.path,)
+                ) from error
             if isinstance(error, OSError):
                 number = error.errno or errno.EIO
                 raise NotWritten(number, os.strerror(number), self.path) from error

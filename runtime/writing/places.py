@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from runtime.errors import ErrorKind, ExecutionError
 from runtime.scan.stored_files import StoredFiles
-from runtime.scan.stores import Store, explain_errors, filesystem_of, why_of
+from runtime.scan.stores import Store, explain_errors, filesystem_of
 
 
 def create_file(store: Store | None, path: str) -> pa.NativeFile:
@@ -88,8 +88,3 @@ def unwritable(path: str, error: OSError) -> ExecutionError:
     """Return the error for a resolved path that cannot be written to."""
     message = f"cannot write to {path}: {error.strerror or error}"
     return ExecutionError(message, kind=ErrorKind.OUTPUT)
-
-
-def unwritten(store: Store, uri: str, error: Exception) -> ExecutionError:
-    """Return the error for a file that a store did not accept."""
-    return ExecutionError(f"cannot write {uri}: {why_of(store, uri, error)}", subjects=(uri,))

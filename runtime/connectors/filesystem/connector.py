@@ -19,6 +19,7 @@ from runtime.connectors.declarations import check_columns
 from runtime.connectors.filesystem.planning import METADATA, scan, stream_scan, unwritten_note
 from runtime.detection.lines import PATTERN, REPEATED, SKIP_BELOW
 from runtime.errors import CatalogError, nearest
+from runtime.frames.arrow_rows import BatchRows
 from runtime.options.checks import (
     bad_option,
     check_options,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from runtime.connectors.filesystem.splits import FileSplits
-    from runtime.frames.arrow_rows import BatchRows
 
 # Formats that this process can read
 TEXT_FORMATS = ("csv", "json")

@@ -82,7 +82,7 @@ def check_written(
     path: str,
     paths: Sequence[str],
     n_rows: int,
-    count: Callable[[], int] | None = None,
+    count: Callable[[], int],
 ) -> None:
     """Check that the files contain all the rows that tasks wrote.
 
@@ -99,8 +99,8 @@ def check_written(
     """
     n_found = n_rows if paths else 0
     if file_format == "parquet" and paths:
-        is_far = count is not None and len(paths) > _MANY_FILES and not is_local_path(path)
-        n_found = count() if count is not None and is_far else _rows_in(files, paths)
+        is_far = len(paths) > _MANY_FILES and not is_local_path(path)
+        n_found = count() if is_far else _rows_in(files, paths)
     if n_found != n_rows:
         raise ExecutionError(
             f"{n_rows:,} rows were written to {path}, but its files contain {n_found:,}",

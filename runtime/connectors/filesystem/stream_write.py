@@ -118,7 +118,7 @@ class FileSink(StreamSink):
         check_shared(spark, self._target.path, spec)
         self._writer = Writer(self._target.files, self._target.path, writer.name)
         checkpoint = resolve(spark, writer.checkpoint)
-        self._checkpoint = Progress(files_at(spark, checkpoint), checkpoint)
+        self._checkpoint = files_at(spark, checkpoint), checkpoint
         # The timer that publishes held micro-batches holds it too.
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
@@ -136,7 +136,7 @@ class FileSink(StreamSink):
             self._stop_timer()
             if self._failure is not None:
                 raise self._failure
-            plan = self._checkpoint.plan(batch)
+            plan = self._plan(batch)
             if self._is_first:
                 # Only the first micro-batch after a start can have been interrupted before.
                 is_there = self._resume(batch, plan)
@@ -157,7 +157,7 @@ class FileSink(StreamSink):
         """Publish held micro-batches at the end of the stream."""
         with self._lock, self._changes():
             self._stop_timer()
-            self._publish_held(self._checkpoint.committed())
+            self._publish_held(self._last_committed())
 
     def _resume(self, batch: int, plan: str) -> bool:
         """Continue after an earlier run. Return whether this micro-batch is already published."""
@@ -274,7 +274,7 @@ class FileSink(StreamSink):
                 return
             try:
                 with self._changes():
-                    self._publish_held(self._checkpoint.committed())
+                    self._publish_held(self._last_committed())
             except Exception as error:
                 # raised by the next micro-batch; the end of the stream tries again
                 self._failure = error
@@ -294,7 +294,7 @@ class FileSink(StreamSink):
             try:
                 if self._is_stale:
                     stored = read_commit(writer.files, writer.path, writer.name)
-                    plan = "" if stored is None else self._checkpoint.plan(stored.batch)
+                    plan = "" if stored is None else self._plan(stored.batch)
                     self._commit = finish(writer, plan)
                 self._is_stale = True
                 yield
@@ -302,26 +302,18 @@ class FileSink(StreamSink):
             except OSError as error:
                 raise unwritable(writer.path, error) from error
 
+    # -- checkpoint of the stream
+    # ---------------------------------------------------
 
-class Progress:
-    """Micro-batches in the checkpoint of a stream.
-
-    Args:
-        files: File system of the checkpoint.
-        directory: Spark's part of the checkpoint.
-    """
-
-    def __init__(self, files: Files, directory: str) -> None:
-        self._files = files
-        self._directory = directory
-
-    def plan(self, batch: int) -> str:
+    def _plan(self, batch: int) -> str:
         """Return a hash that distinguishes a micro-batch's plan from others of the same number."""
-        path = f"{self._directory}/offsets/{batch}"
-        if not self._files.exists(path):
+        files, directory = self._checkpoint
+        path = f"{directory}/offsets/{batch}"
+        if not files.exists(path):
             return ""
-        return hashlib.sha256(self._files.read_text(path).encode()).hexdigest()[:16]
+        return hashlib.sha256(files.read_text(path).encode()).hexdigest()[:16]
 
-    def committed(self) -> int:
+    def _last_committed(self) -> int:
         """Return the last micro-batch that never runs again, or -1."""
-        return max(numbers_in(self._files, f"{self._directory}/commits"), default=-1)
+        files, directory = self._checkpoint
+        return max(numbers_in(files, f"{directory}/commits"), default=-1)

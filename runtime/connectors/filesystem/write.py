@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from runtime.commits import Commit
-from runtime.compute.partitions import can_partition, spark_directory
+from runtime.compute.partitions import spark_directory
 from runtime.connectors.columns import find_column
 from runtime.connectors.connector import AVRO_PACKAGE, NO_AVRO, missing_package
 from runtime.connectors.filesystem.encoding import encoding_of
@@ -38,7 +38,7 @@ from runtime.connectors.filesystem.text import allow_encoding
 from runtime.connectors.writing import check_partitions, check_shared, count_written, declared_types
 from runtime.errors import CatalogError, ExecutionError
 from runtime.files import Files, as_uri, is_local_path
-from runtime.frames.arrow_rows import BatchRows, ProcessRows
+from runtime.frames.arrow_rows import ArrowRows, BatchRows, ProcessRows
 from runtime.options.checks import bad_option, option_values
 from runtime.options.formats import (
     ONLY_READ,
@@ -114,14 +114,18 @@ class Target:
             ExecutionError: Rows are missing in the files.
         """
         assert self.files is not None, "otherwise Spark writes to the table's path"
-        encoding, source = self._encoding(rows), rows.arrow or rows.in_process
+        source = rows.in_process or rows.arrow
+        encoding = None if source is None else self._encoding(source, rows.schema)
         if encoding is None or source is None:
             n_rows = self.save(rows.dataframe, as_uri(hidden))
             # executors may have joined in the meantime
             check_shared(self.spark, self.path, self.spec)
             paths = written_files(self.files, hidden)
-            in_tasks = partial(_rows_below, self.spark, hidden)
-            check_written(self.files, self.file_format, self.path, paths, n_rows, in_tasks)
+
+            def count() -> int:
+                return self.spark.read.parquet(as_uri(hidden)).count()
+
+            check_written(self.files, self.file_format, self.path, paths, n_rows, count)
             return paths, n_rows
         columns = tuple((name, source.schema.field(name).type) for name in self.partitions)
         new = NewFiles(
@@ -142,21 +146,15 @@ class Target:
         (Path(hidden) / _SUCCESS).touch()
         return new.show(written), sum(file.n_rows for file in written)
 
-    def _encoding(self, rows: BatchRows) -> Encoding | None:
+    def _encoding(self, source: ArrowRows | ProcessRows, schema: StructType) -> Encoding | None:
         """Return the encoding in which sqlwin writes rows, or None if Spark writes them."""
-        source = rows.arrow or rows.in_process
-        if source is None or not is_local_path(self.path) or self.parallelism is not None:
-            return None
-        if not isinstance(source, ProcessRows) and (
-            self.partitions or self.file_format != "parquet"
-        ):
-            return None
-        if self.partitions and not can_partition(source.schema, self.partitions):
-            return None
-        if self.file_format != "parquet" and why_spark_writes(self.spark, self.spec) is not None:
+        is_plain = self.file_format == "parquet" and not self.partitions
+        is_here = is_local_path(self.path) and self.parallelism is None
+        # rows are computed in this process only if `why_spark_writes` returns no reason
+        if not (isinstance(source, ProcessRows) or (is_plain and is_here)):
             return None
         has_instants = any(pa.types.is_timestamp(t) and t.tz for t in source.schema.types)
-        stored = StructType([f for f in rows.schema if f.name not in self.partitions])
+        stored = StructType([f for f in schema if f.name not in self.partitions])
         encoding = encoding_of(
             self.spark, self.file_format, self.options, has_instants=has_instants, schema=stored
         )
@@ -265,8 +263,7 @@ def why_spark_writes(spark: SparkSession, spec: TableSpec) -> str | None:
     options = file_writer_options(spec, file_format)
     if file_format != "parquet" and not spec.columns:
         return f"Spark writes {file_format} tables without declared columns"
-    own_formats = timestamp_output_options(spec, file_format)
-    for name, pattern in own_formats.items():
+    for name, pattern in timestamp_output_options(spec, file_format).items():
         if options[name] != pattern:
             return f"Spark writes {file_format} with the option '{name}'"
     encoding = encoding_of(spark, file_format, options)
@@ -281,10 +278,6 @@ def why_spark_writes(spark: SparkSession, spec: TableSpec) -> str | None:
         # Spark leaves out rows whose only column is NULL
         return "Spark writes csv with one column"
     return reason
-
-
-def _rows_below(spark: SparkSession, directory: str) -> int:
-    return spark.read.parquet(as_uri(directory)).count()
 
 
 def file_writer_options(spec: TableSpec, file_format: str) -> dict[str, str]:
@@ -311,15 +304,10 @@ def _check_directory(path: str, spec: TableSpec, files: Files) -> None:
         many, is_file = is_glob(path, files), files.is_file(path)
     except OSError as error:
         raise unwritable(path, error) from error
-    if many:
+    if many or is_file:
+        what = "matches many files" if many else "is a file"
         raise CatalogError(
-            f"table `{spec.name}` cannot be written: its path {path} matches many files",
-            subjects=(spec.name,),
-            hint="set 'path' to a directory",
-        )
-    if is_file:
-        raise CatalogError(
-            f"table `{spec.name}` cannot be written: its path {path} is a file",
+            f"table `{spec.name}` cannot be written: its path {path} {what}",
             subjects=(spec.name,),
             hint="set 'path' to a directory",
         )

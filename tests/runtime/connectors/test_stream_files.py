@@ -196,14 +196,14 @@ def test_a_move_with_missing_files_is_not_finished(tmp_path: Path) -> None:
 def test_fewer_rows_than_were_written_are_an_error(tmp_path: Path) -> None:
     file = tmp_path / "part-00000.parquet"
     pq.write_table(pa.table({"a": range(3)}), file)
-    check_written(FILES, "parquet", "/out", [str(file)], 3)
+    check_written(FILES, "parquet", "/out", [str(file)], 3, int)
     with pytest.raises(
         ExecutionError, match="4 rows were written to /out, but its files contain 3"
     ):
-        check_written(FILES, "parquet", "/out", [str(file)], 4)
+        check_written(FILES, "parquet", "/out", [str(file)], 4, int)
     # missing files are noticed in any format
     with pytest.raises(
         ExecutionError, match="4 rows were written to /out, but its files contain 0"
     ):
-        check_written(FILES, "csv", "/out", [], 4)
-    check_written(FILES, "csv", "/out", [], 0)
+        check_written(FILES, "csv", "/out", [], 4, int)
+    check_written(FILES, "csv", "/out", [], 0, int)
