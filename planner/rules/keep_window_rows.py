@@ -68,7 +68,7 @@ def keep_window_rows(node: Node, options: Options) -> Node | Refusal | None:
         rows = child if arrives_at_once(child, catalog) else with_buffered_rows(child, catalog)
         if isinstance(rows, Refusal):
             return rows
+        if not arrives_at_once(rows, catalog):
+            return None  # for example, rows of windows that are joined to a stream
         inputs.append(rows)
-    if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
-        return None
     return node.with_inputs(*inputs)
