@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from planner.catalog import Catalog
 from planner.nodes.logical import Node
+from runtime.refusal import Refusal
 from runtime.spec.steps import DEFAULT_KEEP_US, DEFAULT_MAX_WINDOWS
 from runtime.spec.windows import window_kind
 
@@ -59,13 +60,6 @@ class Options:
     fill_max_windows: int = DEFAULT_MAX_WINDOWS
     fill_keep_us: int = DEFAULT_KEEP_US
     refused_slices: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Reason why a rule does not apply to a node of the type it handles."""
-
-    reason: str
 
 
 @dataclass(frozen=True)

@@ -104,33 +104,33 @@ MAY_IMPORT = {
     "planner.sql": "planner.catalog runtime.errors runtime.shown_types runtime.spec sqlglot",
     "planner.nodes": "planner.catalog planner.sql runtime.spec sqlglot",
     "planner.aggregates": (
-        "planner.catalog planner.nodes planner.sql runtime.shown_types runtime.spec sqlglot"
+        "planner.catalog planner.nodes planner.sql runtime.refusal runtime.shown_types runtime.spec sqlglot"
     ),
     "planner.arrow": (
         "planner.aggregates planner.catalog planner.nodes planner.sql runtime.errors "
-        "runtime.shown_types runtime.spec "
+        "runtime.refusal runtime.shown_types runtime.spec "
         "sqlglot"
     ),
     "planner.materialized": (
         "planner.arrow planner.catalog planner.nodes planner.optimizer planner.sql runtime.errors "
-        "runtime.spec sqlglot"
+        "runtime.refusal runtime.spec sqlglot"
     ),
     "planner.streams": (
-        "planner.aggregates planner.catalog planner.nodes planner.optimizer planner.sql "
-        "runtime.errors runtime.shown_types runtime.spec sqlglot"
+        "planner.aggregates planner.catalog planner.nodes planner.sql "
+        "runtime.errors runtime.refusal runtime.shown_types runtime.spec sqlglot"
     ),
     "planner.binder": (
         "planner.aggregates planner.arrow planner.catalog planner.nodes planner.sql planner.streams "
         "runtime.errors runtime.shown_types runtime.spec sqlglot"
     ),
-    "planner.optimizer": "planner.catalog planner.nodes runtime.spec",
+    "planner.optimizer": "planner.catalog planner.nodes runtime.refusal runtime.spec",
     "planner.rules": (
         "planner.aggregates planner.arrow planner.catalog planner.materialized planner.nodes "
-        "planner.optimizer planner.sql planner.streams runtime.shown_types runtime.spec sqlglot"
+        "planner.optimizer planner.sql planner.streams runtime.refusal runtime.shown_types runtime.spec sqlglot"
     ),
     "planner.lowering": (
         "planner.aggregates planner.arrow planner.catalog planner.materialized planner.nodes "
-        "planner.optimizer planner.sql planner.streams runtime.shown_types runtime.spec sqlglot"
+        "planner.sql planner.streams runtime.refusal runtime.shown_types runtime.spec sqlglot"
     ),
     "planner.explain": (
         "planner planner.materialized planner.nodes planner.rules planner.sql planner.streams "

@@ -11,7 +11,7 @@ import math
 
 from sqlglot import exp
 
-from planner.aggregates.recipes import NotMergeable, call_of, with_filter
+from planner.aggregates.recipes import call_of, with_filter
 from planner.nodes.aggregate_plans import AggregatePlan, Partial
 from planner.nodes.logical import AggregateCall
 from planner.sql.build import (
@@ -23,6 +23,7 @@ from planner.sql.build import (
     is_number_literal,
     literal,
 )
+from runtime.refusal import refuse
 from runtime.spec.aggregates import ApproxCountDistinct, ApproxPercentile
 from runtime.spec.table import Column
 
@@ -42,10 +43,10 @@ HASH = "XXHASH64"
 def approx_count_distinct(call: AggregateCall) -> AggregatePlan:
     """Plan APPROX_COUNT_DISTINCT(x [, deviation]) with Spark's HyperLogLog++ registers."""
     if not call.arg_types or not is_flat_type(call.arg_types[0]):
-        raise NotMergeable(f"{call.text} cannot be merged from partials")
+        refuse(f"{call.text} cannot be merged from partials")
     precision = _precision(call)
     if precision is None:
-        raise NotMergeable(f"{call.text} can only be merged with a deviation from 0.0022 to 0.39")
+        refuse(f"{call.text} can only be merged with a deviation from 0.0022 to 0.39")
     value = call.args[0]
     present = is_not_null(exp.Paren(this=value.copy()))
     condition = conjunction([present, call.condition])
@@ -60,11 +61,11 @@ def approx_percentile(call: AggregateCall) -> AggregatePlan:
     # The result is one of the values and therefore has their type.
     type_ = call.type.removeprefix("array<").removesuffix(">")
     if len(call.args) not in (2, 3) or not _has_percentile(type_):
-        raise NotMergeable(f"{call.text} cannot be merged from partials")
+        refuse(f"{call.text} cannot be merged from partials")
     percentages = _percentages(call.args[1])
     accuracy = _ACCURACY if len(call.args) == 2 else _number(call.args[2])
     if not percentages or accuracy is None or accuracy < 1 or accuracy != int(accuracy):
-        raise NotMergeable(
+        refuse(
             f"{call.text} can only be merged with constant percentages from 0 to 1 and a "
             "positive constant accuracy"
         )

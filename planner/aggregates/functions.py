@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from planner.aggregates.approximate import approx_count_distinct, approx_percentile
 from planner.aggregates.intervals import from_microseconds, is_day_interval, to_microseconds
-from planner.aggregates.recipes import NotMergeable, Recipe, call_of, with_filter
+from planner.aggregates.recipes import Recipe, call_of, with_filter
 from planner.aggregates.texts import TEXT_FUNCTIONS, listagg
 from planner.nodes.aggregate_plans import AggregatePlan, Partial
 from planner.nodes.logical import AggregateCall
@@ -28,6 +28,7 @@ from planner.sql.build import (
     named_struct,
 )
 from planner.sql.nodes import UserAggregateCall
+from runtime.refusal import refuse
 from runtime.shown_types import shown_type
 from runtime.spec.aggregates import (
     Average,
@@ -86,7 +87,7 @@ def plan_aggregate(call: AggregateCall) -> AggregatePlan:
     """Return the two-phase form of `call`.
 
     Raises:
-        NotMergeable: The call has no two-phase form.
+        Refused: The call has no two-phase form.
     """
     if call.user is not None:
         return _user(call, call.user)
@@ -127,15 +128,13 @@ def _plan(call: AggregateCall) -> AggregatePlan:
         reason = f"{name} cannot be merged from partials"
         if call.function.partition(" ")[0] in TEXT_FUNCTIONS:
             reason += ", except LISTAGG(x, ','), which lists by time"
-        raise NotMergeable(reason)
+        refuse(reason)
     return recipe(call)
 
 
 def _check_type(call: AggregateCall, has_accumulator: bool) -> None:
     if not has_accumulator:
-        raise NotMergeable(
-            f"{call.function} of {shown_type(call.type)} cannot be merged from partials"
-        )
+        refuse(f"{call.function} of {shown_type(call.type)} cannot be merged from partials")
 
 
 def _double(value: exp.Expr) -> exp.Expr:
@@ -232,7 +231,7 @@ def _number_set(call: AggregateCall) -> Partial:
     Types other than integers and decimals become DOUBLE.
     """
     if not (_is_summable(call.type) or _has_average(call.type)):
-        raise NotMergeable(
+        refuse(
             f"{call.function}(DISTINCT) of {shown_type(call.type)} cannot be merged from partials"
         )
     if call.type == "double" and not all(map(_is_exact_or_double, call.arg_types)):
@@ -249,12 +248,10 @@ def _is_exact_or_double(type_: str) -> bool:
 def _value_set(call: AggregateCall) -> Partial:
     """Collect the distinct non-NULL values of a slice; several arguments become structs."""
     if not call.arg_types:
-        raise NotMergeable(f"{call.text} cannot be merged from partials")
+        refuse(f"{call.text} cannot be merged from partials")
     for type_ in call.arg_types:
         if not is_flat_type(type_):
-            raise NotMergeable(
-                f"{call.function}(DISTINCT) of {type_} cannot be merged from partials"
-            )
+            refuse(f"{call.function}(DISTINCT) of {type_} cannot be merged from partials")
     value, condition = call.args[0], call.condition
     if len(call.args) > 1:
         value = named_struct(**{f"v{i}": arg for i, arg in enumerate(call.args)})
@@ -271,7 +268,7 @@ def _operand(expr: exp.Expr) -> exp.Expr:
 def _user(call: AggregateCall, aggregate: UserAggregate) -> AggregatePlan:
     """Plan a user-defined aggregate. Its partial columns are the fields of its state."""
     if call.distinct:
-        raise NotMergeable(f"{call.function}(DISTINCT) cannot be merged from partials")
+        refuse(f"{call.function}(DISTINCT) cannot be merged from partials")
     fields = tuple(f"{call.name}${field}" for field in aggregate.state)
     partial = Partial(f"{call.name}$0", call_of(aggregate.name, call, *call.args), fields)
     output = Column(f"{call.name}$value", aggregate.returns)
@@ -318,11 +315,11 @@ def _pick(kind: str) -> Recipe:
 
     def recipe(call: AggregateCall) -> AggregatePlan:
         if call.order is None and len(call.args) != 2:
-            raise NotMergeable(f"{call.function} has no defined order")
+            refuse(f"{call.function} has no defined order")
         _check_type(call, is_flat_type(call.type))
         for type_ in call.arg_types:
             if not is_flat_type(type_):
-                raise NotMergeable(f"{call.function} by {type_} cannot be merged from partials")
+                refuse(f"{call.function} by {type_} cannot be merged from partials")
         names = (f"{call.name}$order", f"{call.name}$value")
         partial = Partial(f"{call.name}$0", pick_struct(call, kind), names)
         return AggregatePlan(call, (partial,), (Pick(names, kind == "last"),), column(names[1]))

@@ -9,12 +9,7 @@ from sqlglot import exp
 from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.logical import AggregateCall
 
-
-class NotMergeable(Exception):
-    """Error for a call without a two-phase form. The message says why."""
-
-
-# Function that builds the two-phase form of a call, or raises NotMergeable
+# Function that builds the two-phase form of a call, or raises `Refused`
 Recipe = Callable[[AggregateCall], AggregatePlan]
 
 

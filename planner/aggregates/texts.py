@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from planner.aggregates.recipes import NotMergeable, with_filter
+from planner.aggregates.recipes import with_filter
 from planner.nodes.aggregate_plans import AggregatePlan, Partial
 from planner.nodes.logical import AggregateCall
 from planner.sql.build import (
@@ -15,6 +15,7 @@ from planner.sql.build import (
     literal,
     named_struct,
 )
+from runtime.refusal import refuse
 from runtime.spec.aggregates import ListAgg
 from runtime.spec.table import Column
 
@@ -25,9 +26,9 @@ def listagg(call: AggregateCall) -> AggregatePlan:
     """Plan LISTAGG([DISTINCT] x [, separator]), which skips NULLs."""
     separator = _separator(call)
     if call.type != "string" or call.order is None:
-        raise NotMergeable(f"{call.text} cannot be merged from partials")
+        refuse(f"{call.text} cannot be merged from partials")
     if separator is None:
-        raise NotMergeable(f"{call.text} can only be merged with a string constant as separator")
+        refuse(f"{call.text} can only be merged with a string constant as separator")
     partial = Partial(f"{call.name}$rows", _rows(call))
     output = Column(f"{call.name}$text", "string")
     accumulator = ListAgg((partial.name,), output, separator, call.distinct)

@@ -1,6 +1,6 @@
 """Typed calls of the Arrow scan, with the implicit casts of Spark's ANSI mode.
 
-Raises `NotEvaluated`, with the reason, for anything that the scan would evaluate differently from
+Raises `Refused`, with the reason, for anything that the scan would evaluate differently from
 Spark. `time_zone` is always `spark.sql.session.timeZone` and applies to timestamps in text.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import NoReturn
 
 from planner.arrow.literals import (
     cast_number,
@@ -24,6 +23,7 @@ from planner.sql.types.decimals import (
     decimal_result,
     rounded_type,
 )
+from runtime.refusal import refuse
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Call, Constant, Expression
 from runtime.spec.windows import DAY_US
@@ -31,15 +31,6 @@ from runtime.spec.windows import DAY_US
 # Type of a bare NULL before it meets a typed operand
 VOID = "void"
 _TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
-
-
-class NotEvaluated(Exception):
-    """Error for an expression that the scan cannot evaluate. The message says why."""
-
-
-def refuse(reason: str) -> NoReturn:
-    """Raise `NotEvaluated` with a reason."""
-    raise NotEvaluated(reason)
 
 
 def cast(value: Expression, target: str, zone: str) -> Expression:

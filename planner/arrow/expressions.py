@@ -9,7 +9,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from planner.arrow import calls
-from planner.arrow.calls import VOID, NotEvaluated, refuse
+from planner.arrow.calls import VOID
 from planner.arrow.functions import build_function, is_supported, like_call
 from planner.arrow.literals import number_constant
 from planner.arrow.types import cast_type, field_type
@@ -22,6 +22,7 @@ from planner.sql.render import RAW
 from planner.sql.types.decimals import decimal_digits
 from planner.sql.types.scalar_functions import plain_call
 from runtime.errors import SqlwinError
+from runtime.refusal import Refused, refuse
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
 
@@ -65,7 +66,7 @@ def to_arrow_expression(
     """
     try:
         result = _translate(expr, _Scope(schema, session_time_zone, has_tables))
-    except NotEvaluated as reason:
+    except Refused as reason:
         return str(reason)
     except RecursionError:
         return "the expression is too large for the scan"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from planner.arrow import calls
-from planner.arrow.calls import VOID, refuse
+from planner.arrow.calls import VOID
 from planner.arrow.literals import time_zone
 from planner.arrow.types import is_integer
 from planner.sql.types.scalar_functions import (
@@ -18,6 +18,7 @@ from planner.sql.types.scalar_functions import (
     time_format_fields,
     widest_type,
 )
+from runtime.refusal import refuse
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Call, Constant, Expression
 
@@ -48,7 +49,7 @@ def build_function(name: str, args: Sequence[Expression], zone: str) -> Expressi
         zone: The session's time zone.
 
     Raises:
-        NotEvaluated: The scan cannot evaluate the call. The message says why.
+        Refused: The scan cannot evaluate the call. The message says why.
     """
     if not args:
         refuse(f"{name} is not supported by the scan")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from planner.aggregates.partial_calls import partial_calls
-from planner.arrow.calls import refuse
 from planner.arrow.scan_rows import RowsOfScan, rows_of_scan
 from planner.arrow.types import is_numeric
 from planner.catalog import Catalog, Schema
@@ -16,6 +15,7 @@ from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.logical import NamedExpr, Node
 from planner.sql.build import column
 from planner.sql.types.decimals import decimal_digits
+from runtime.refusal import refuse
 from runtime.shown_types import shown_type
 from runtime.spec.aggregates import CollectRegisters, Merge, MergeOp, Summaries, UserDefined
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, column_refs
@@ -80,7 +80,7 @@ def local_expressions(
         time_zone: The session's time zone.
 
     Raises:
-        NotEvaluated: Arrow cannot evaluate an expression. The message says why.
+        Refused: Arrow cannot evaluate an expression. The message says why.
     """
     rows = rows_of_scan(node, catalog, time_zone)
     expressions = tuple((key.name, rows.expression(key.expr)) for key in keys)
@@ -94,7 +94,7 @@ def arrow_partials(
     """Return the partials of all accumulators over `rows`, like `partial_calls`.
 
     Raises:
-        NotEvaluated: Only Catalyst can compute a partial. The message says why.
+        Refused: Only Catalyst can compute a partial. The message says why.
     """
     return tuple(_arrow_partial(call, rows) for call in partial_calls(plans))
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner.arrow.calls import NotEvaluated, refuse
 from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Catalog, Schema
 from planner.nodes.logical import Filter, Node, Project, SqlQuery, TableScan
@@ -25,6 +24,7 @@ from planner.sql.build import (
 )
 from planner.sql.flink_functions import current_watermarks, is_current_time
 from planner.sql.parts import only_source
+from runtime.refusal import Refused, refuse
 from runtime.shown_types import shown_type
 from runtime.spec.exchange import WindowProjection
 from runtime.spec.expressions import Call, ColumnRef, Expression, columns_of
@@ -72,7 +72,7 @@ class RowsOfScan:
             has_tables: Whether the name before a point may be a table.
 
         Raises:
-            NotEvaluated: The scan cannot evaluate it. The message says why.
+            Refused: The scan cannot evaluate it. The message says why.
         """
         expr, moments = self._with_moments(expr)
         schema = (*self.schema, *moments)
@@ -102,7 +102,7 @@ class RowsOfScan:
         """Rewrite an expression over the node's columns as one over the files' columns.
 
         Raises:
-            NotEvaluated: The expression reads a column that the scan cannot compute.
+            Refused: The expression reads a column that the scan cannot compute.
         """
         if isinstance(expression, Call):
             args = tuple(self.over_files(arg) for arg in expression.args)
@@ -131,7 +131,7 @@ def rows_of_scan(node: Node, catalog: Catalog, zone: str) -> RowsOfScan:
         zone: The session's time zone.
 
     Raises:
-        NotEvaluated: Another kind of node is in between, or the scan cannot evaluate a
+        Refused: Another kind of node is in between, or the scan cannot evaluate a
             filter.
     """
 
@@ -155,7 +155,7 @@ def rows_above(node: Node, source: Source) -> RowsOfScan:
         source: Function that returns the rows of a source.
 
     Raises:
-        NotEvaluated: Another kind of node is in between, or Arrow cannot evaluate a filter.
+        Refused: Another kind of node is in between, or Arrow cannot evaluate a filter.
     """
     rows = source(node)
     if rows is not None:
@@ -235,13 +235,13 @@ def filter_rows(
     """Return the rows that satisfy conditions.
 
     Raises:
-        NotEvaluated: Arrow cannot evaluate a condition.
+        Refused: Arrow cannot evaluate a condition.
     """
     filters = []
     for condition in conditions:
         try:
             filters.append(rows.expression(condition, has_tables=has_tables))
-        except NotEvaluated as reason:
+        except Refused as reason:
             refuse(f"{to_sql(condition)}: {reason}")
     return replace(
         rows,
@@ -257,7 +257,7 @@ def make_column(expr: exp.Expr, rows: RowsOfScan, has_tables: bool = True) -> Ma
         return rows.columns.get(expr.name.lower(), f"{to_sql(expr)} is not a column of the scan")
     try:
         return rows.expression(expr, has_tables=has_tables)
-    except NotEvaluated as reason:
+    except Refused as reason:
         return str(reason)
 
 
@@ -278,7 +278,7 @@ def window_projection(
     try:
         rows = rows_of_windows(node, zone, bounds, types)
         columns = result_columns(rows, node.schema)
-    except NotEvaluated:
+    except Refused:
         return None
     read = {name for _, expression in columns for name in columns_of(expression)}
     read.update(name for expression in rows.filters for name in columns_of(expression))
@@ -294,7 +294,7 @@ def rows_of_windows(
     Takes the arguments of `window_projection`.
 
     Raises:
-        NotEvaluated: Another kind of node is in between, or Arrow cannot evaluate a filter.
+        Refused: Another kind of node is in between, or Arrow cannot evaluate a filter.
     """
 
     def source(relation: Node | exp.Table) -> RowsOfScan | None:
@@ -326,7 +326,7 @@ def result_columns(rows: RowsOfScan, schema: Schema) -> tuple[tuple[str, Express
     """Return the name and expression of each column of a result.
 
     Raises:
-        NotEvaluated: Arrow cannot compute a column, or two have the same name.
+        Refused: Arrow cannot compute a column, or two have the same name.
     """
     if len({column.name.lower() for column in schema}) < len(schema):
         refuse("two columns have the same name")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.arrow.calls import NotEvaluated, refuse
 from planner.catalog import Catalog
 from planner.lowering.given_tables import NO_MOMENT_CALLS, GivenTablesLowering, MomentCalls
 from planner.lowering.in_process.relation import Relation, TypesOfLocal
@@ -21,6 +20,7 @@ from planner.nodes.logical import (
     WindowTableFunction,
 )
 from planner.sql.build import column
+from runtime.refusal import Refused, refuse
 from runtime.spec.exchange import WindowProjection
 from runtime.spec.expressions import Expression
 from runtime.spec.in_process.definition import (
@@ -76,7 +76,7 @@ def lower_definition(
     lowering = _DefinitionLowering(catalog, zone, types_of_local, moments)
     try:
         rows = lowering.project(lowering.node(bound), bound.schema)
-    except NotEvaluated as reason:
+    except Refused as reason:
         return str(reason).replace("by the scan", "in this process")
     others = [below for below in rows.walk() if not isinstance(below, _DEFINED)]
     return "it sorts, groups or limits rows without windows" if others else rows

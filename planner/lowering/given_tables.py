@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner.arrow.calls import refuse
 from planner.arrow.scan_rows import CURRENT_WATERMARK, PROCESSING_TIME, Made, make_column
 from planner.catalog import Catalog, column_named
 from planner.lowering.in_process.plan import PlanLowering
@@ -15,6 +14,7 @@ from planner.nodes.logical import Expand, Node
 from planner.sql.build import select_all_from
 from planner.streams.delay import plain_delay_us
 from planner.streams.tables import stream_named
+from runtime.refusal import refuse
 from runtime.spec.expressions import Constant
 from runtime.spec.in_process.relations import GivenRows, UnitedRows
 from runtime.spec.in_process.simulated import SimulatedTable

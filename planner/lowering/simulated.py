@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.aggregates.functions import plan_aggregate
-from planner.aggregates.recipes import NotMergeable
 from planner.aggregates.shared_partials import share_partials
-from planner.arrow.calls import NotEvaluated, refuse
 from planner.arrow.scan_rows import (
     PROCESSING_TIME,
     Made,
@@ -35,6 +33,7 @@ from planner.nodes.logical import (
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.sql.build import bare_column, column
 from planner.streams.ranked_rows import rank_order, ranking
+from runtime.refusal import Refused
 from runtime.spec.exchange import MergedWindows, WindowProjection
 from runtime.spec.expressions import ColumnRef
 from runtime.spec.in_process.relations import (
@@ -74,7 +73,7 @@ def lower_simulated(
     plan = steps.plan
     try:
         rows = lowering.project(lowering.node(plan), plan.schema)
-    except NotEvaluated as reason:
+    except Refused as reason:
         return str(reason).replace("by the scan", "in this process")
     tables, parts = lowering.tables.values(), lowering.parts.values()
     return SimulatedQuery(
@@ -211,10 +210,7 @@ class _SimulatedLowering(GivenTablesLowering):
     def _regroup(self, node: Aggregate) -> Relation:
         """Return windows that are grouped again."""
         below = self.node(node.input)
-        try:
-            plans = share_partials(tuple(map(plan_aggregate, node.calls)))
-        except NotMergeable as reason:
-            refuse(str(reason))
+        plans = share_partials(tuple(map(plan_aggregate, node.calls)))
         keys = tuple((key.name, below.scan.expression(key.expr)) for key in node.keys)
         groups = self.grouped(below, keys, plans)
         step = self._step_of(node)

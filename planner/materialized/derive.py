@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from planner.arrow.calls import NotEvaluated, refuse
 from planner.arrow.literals import wall_clock_bound_us
 from planner.arrow.partials import LocalExpressions
 from planner.materialized.form import (
@@ -19,6 +18,7 @@ from planner.materialized.form import (
 )
 from planner.materialized.windows import slice_end_conditions
 from planner.nodes.physical import LocalWindowAggregate
+from runtime.refusal import Refused, refuse
 from runtime.spec.aggregates import Merge, MergeMoments, MergeOp, Pick, partial_fields
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, columns_of, terms_of
 from runtime.spec.local import PartialColumns
@@ -53,7 +53,7 @@ def derive_from_slices(
     """Derive a local window aggregate over the same base table, or return why not."""
     try:
         return _derive(form, node, expressions, zone)
-    except NotEvaluated as reason:
+    except Refused as reason:
         return str(reason)
 
 
@@ -118,7 +118,7 @@ class _OverKeys:
         """Rewrite an expression over keys. `what` describes it in the error.
 
         Raises:
-            NotEvaluated: The expression reads something other than keys.
+            Refused: The expression reads something other than keys.
         """
         rewritten = self.of(expression)
         if rewritten is None:
@@ -146,7 +146,7 @@ class _Bounds:
         """Add a condition if it bounds the time column, and return whether it does.
 
         Raises:
-            NotEvaluated: The bound lies within a slice.
+            Refused: The bound lies within a slice.
         """
         bounds = time_bounds_us(term, self._form)
         if bounds is None:
@@ -179,7 +179,7 @@ class _Bounds:
         """Convert a time to the slices' wall clock.
 
         Raises:
-            NotEvaluated: The clock changes near an instant, so that the order of wall-clock times
+            Refused: The clock changes near an instant, so that the order of wall-clock times
                 may differ.
         """
         if self._form.time_type != "timestamp":
@@ -196,7 +196,7 @@ def _partial(
     """Derive a partial of the query from the stored partials.
 
     Raises:
-        NotEvaluated: The partial is neither stored nor computable from a stored one.
+        Refused: The partial is neither stored nor computable from a stored one.
     """
     columns = _stored_columns(partial, stored)
     if columns is None and partial.condition is not None:

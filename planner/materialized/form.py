@@ -8,13 +8,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import gcd
 
-from planner.arrow.calls import NotEvaluated
 from planner.arrow.partials import LocalExpressions, local_expressions
 from planner.catalog import Catalog
 from planner.nodes.physical import LocalWindowAggregate
 from planner.nodes.slice_levels import grid_of
 from planner.sql.intervals import render_duration, render_months
 from planner.sql.render import quote_string
+from runtime.refusal import Refused
 from runtime.spec.aggregates import (
     CollectRegisters,
     CollectRows,
@@ -61,7 +61,7 @@ def local_form(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Local
         expressions = local_expressions(
             node.input, node.keys, node.plans, node.time_column, catalog, zone
         )
-    except NotEvaluated as reason:
+    except Refused as reason:
         return str(reason)
     name = unique_column_names({SLICE_END})
     keys = tuple(

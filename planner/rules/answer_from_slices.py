@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from planner.arrow.calls import NotEvaluated
 from planner.arrow.partials import LocalExpressions, local_expressions
 from planner.catalog import Catalog
 from planner.materialized.derive import Derivation, derive_from_slices
@@ -14,8 +13,9 @@ from planner.nodes.physical import (
     SliceScan,
     attributes,
 )
-from planner.optimizer import Options, Refusal
+from planner.optimizer import Options
 from planner.streams.tables import streams_of
+from runtime.refusal import Refusal, Refused
 from runtime.spec.expressions import ColumnRef, column_refs
 from runtime.spec.local import FileScan, SliceRows
 from runtime.spec.scan import ScanSource
@@ -70,7 +70,7 @@ def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
         expressions = local_expressions(
             node.input, node.keys, node.plans, node.time_column, catalog, options.time_zone
         )
-    except NotEvaluated as reason:
+    except Refused as reason:
         return Refusal(f"{', '.join(table.name for table in tables) or 'slices'}: {reason}")
     base = ".".join(expressions.rows.table).lower()
     answers: list[SliceScan] = []

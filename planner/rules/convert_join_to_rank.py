@@ -17,9 +17,10 @@ from planner.nodes.logical import (
     columns_of,
 )
 from planner.nodes.properties import selection_below
-from planner.optimizer import Options, Refusal
+from planner.optimizer import Options
 from planner.sql.build import bare_column, column, conjuncts
 from planner.streams.tables import streams_of
+from runtime.refusal import Refusal
 from runtime.spec.table import Column
 
 _RANK = "$rank"

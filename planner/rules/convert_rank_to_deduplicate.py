@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from planner.nodes.logical import Node, WindowDeduplicate, WindowRank
-from planner.optimizer import Options, Refusal
+from planner.optimizer import Options
+from runtime.refusal import Refusal
 
 
 def convert_rank_to_deduplicate(node: Node, options: Options) -> Node | Refusal | None:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from planner.aggregates.intervals import is_day_interval, to_microseconds
 from planner.nodes.logical import Expand, Filter, NamedExpr, Node, below_choices
 from planner.nodes.physical import Exchange, LocalWindowAggregate, SharedExchange
-from planner.optimizer import Options, Refusal
+from planner.optimizer import Options
 from planner.sql.build import column
 from planner.streams.tables import streams_of
+from runtime.refusal import Refusal
 
 
 def expand_after_local_aggregate(node: Node, options: Options) -> Node | Refusal | None:

@@ -25,7 +25,7 @@ from planner.nodes.logical import (
 )
 from planner.nodes.physical import GlobalWindowAggregate, OnePhaseWindowAggregate
 from planner.nodes.windows import identifies_window, window_properties
-from planner.optimizer import Options, Refusal
+from planner.optimizer import Options
 from planner.sql.build import (
     alias,
     bare_column,
@@ -38,6 +38,7 @@ from planner.sql.build import (
 )
 from planner.sql.parts import GENERATORS, PLAIN_SELECT, lone_source
 from planner.streams.tables import arrives_at_once, streams_of
+from runtime.refusal import Refusal
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Constant
 from runtime.spec.steps import FillConstant, GapFilling

@@ -12,8 +12,9 @@ from planner.nodes.logical import (
     WindowTableFunction,
     is_identified,
 )
-from planner.optimizer import Options, Refusal
+from planner.optimizer import Options
 from planner.sql.build import bare_column, column_names, to_sql
+from runtime.refusal import Refusal
 from runtime.spec.windows import SessionWindow
 
 

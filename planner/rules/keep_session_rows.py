@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from planner.nodes.logical import Node, WindowTableFunction
-from planner.optimizer import Options, Refusal
+from planner.optimizer import Options
 from planner.streams.buffered_rows import buffered_rows
 from planner.streams.tables import streams_of
+from runtime.refusal import Refusal
 from runtime.spec.windows import SessionWindow
 
 

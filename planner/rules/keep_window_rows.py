@@ -13,9 +13,10 @@ from planner.nodes.logical import (
     WindowRank,
     WindowTableFunction,
 )
-from planner.optimizer import Options, Refusal
+from planner.optimizer import Options
 from planner.streams.buffered_rows import with_buffered_rows
 from planner.streams.tables import arrives_at_once
+from runtime.refusal import Refusal
 from runtime.spec.windows import SessionWindow
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.arrow.calls import NotEvaluated
 from planner.arrow.scan_rows import rows_of_windows
 from planner.materialized.windows import (
     conditions_on_slices,
@@ -16,7 +15,8 @@ from planner.materialized.windows import (
 from planner.nodes.aggregate_plans import merge_windows
 from planner.nodes.logical import Filter, Node, Project, SqlQuery
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, SliceScan
-from planner.optimizer import Options, Refusal
+from planner.optimizer import Options
+from runtime.refusal import Refusal, Refused
 
 _BOUNDS = {"start": "$window_start", "end": "$window_end", "time": "$window_time"}
 
@@ -58,7 +58,7 @@ def narrow_slices(node: Node, options: Options) -> Node | Refusal | None:
     types = merged_types(scan.rows, merged.results)
     try:
         window_rows = rows_of_windows(node, options.time_zone, _BOUNDS, types)
-    except NotEvaluated:
+    except Refused:
         return None
     roles = {name: role for role, name in _BOUNDS.items()}
     conditions = conditions_on_slices(window_rows.filters, windows.window, windows.keys, roles)

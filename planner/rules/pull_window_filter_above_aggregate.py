@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from planner.nodes.logical import Aggregate, Filter, Node, WindowTableFunction
-from planner.optimizer import Options, Refusal
+from planner.optimizer import Options
 from planner.sql.build import bare_column, column_names, to_sql
+from runtime.refusal import Refusal
 
 
 def pull_window_filter_above_aggregate(node: Node, options: Options) -> Node | Refusal | None:

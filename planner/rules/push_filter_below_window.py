@@ -5,8 +5,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.nodes.logical import Filter, Node, WindowTableFunction
-from planner.optimizer import Options, Refusal
+from planner.optimizer import Options
 from planner.sql.build import column_names, to_sql
+from runtime.refusal import Refusal
 from runtime.spec.windows import SessionWindow
 
 # Such a function would be evaluated separately for each window of a row.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from planner.arrow.calls import NotEvaluated
 from planner.arrow.partials import local_expressions
 from planner.catalog import Catalog
 from planner.nodes.logical import Node
@@ -11,8 +10,9 @@ from planner.nodes.physical import (
     ScanLocalWindowAggregate,
     attributes,
 )
-from planner.optimizer import Options, Refusal
+from planner.optimizer import Options
 from planner.streams.delay import plain_delay_us
+from runtime.refusal import Refusal, Refused
 from runtime.spec.expressions import Call, Constant, Expression
 from runtime.spec.local import FileScan, SplitScan
 from runtime.spec.scan import ScanSource
@@ -50,7 +50,7 @@ def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refus
         return None
     try:
         return _push(node, options.catalog, options.time_zone)
-    except NotEvaluated as reason:
+    except Refused as reason:
         return Refusal(str(reason))
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.nodes.logical import Node, WindowDeduplicate, WindowRank
-from planner.optimizer import Options, Refusal
+from planner.optimizer import Options
 from planner.sql.build import bare_column
 from planner.streams.ranked_rows import path_to_rows, rank_order, ranking
+from runtime.refusal import Refusal
 from runtime.spec.expressions import FirstRows
 from runtime.spec.windows import SessionWindow
 

@@ -28,11 +28,12 @@ from planner.nodes.slice_levels import (
     is_cheaper_together,
     slice_levels,
 )
-from planner.optimizer import Options, Refusal, Trace
+from planner.optimizer import Options, Trace
 from planner.sql.build import column_names, to_sql
 from planner.sql.intervals import render_duration
 from planner.streams.sharing import MAX_READERS, MAX_SLICES, stream_obstacle
 from planner.streams.tables import streams_of
+from runtime.refusal import Refusal
 from runtime.spec.aggregates import Distinct, ListAgg, Merge, MergeMoments, Pick
 from runtime.spec.windows import Tumble
 

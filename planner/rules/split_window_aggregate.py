@@ -5,7 +5,6 @@ from __future__ import annotations
 from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.intervals import is_day_interval
 from planner.aggregates.phases import two_phases
-from planner.aggregates.recipes import NotMergeable
 from planner.aggregates.shared_partials import share_partials
 from planner.catalog import Schema
 from planner.nodes.logical import Node
@@ -13,9 +12,10 @@ from planner.nodes.physical import (
     OnePhaseWindowAggregate,
 )
 from planner.nodes.properties import distribution
-from planner.optimizer import Options, Refusal
+from planner.optimizer import Options
 from planner.sql.build import is_flat_type, to_sql
 from planner.streams.tables import streams_of
+from runtime.refusal import Refusal, Refused
 from runtime.spec.windows import CalendarTumble, Tumble
 
 
@@ -73,7 +73,7 @@ def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | Non
             return Refusal(f"the key {text} is {type_}, which the exchange does not support")
     try:
         plans = tuple(map(plan_aggregate, node.calls))
-    except NotMergeable as reason:
+    except Refused as reason:
         return Refusal(str(reason))
     keys = tuple(key.name for key in node.keys)
     distributed_by = distribution(node.input)

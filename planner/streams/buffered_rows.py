@@ -23,10 +23,10 @@ from planner.nodes.logical import (
     WindowRows,
     WindowTableFunction,
 )
-from planner.optimizer import Refusal
 from planner.sql.build import column, column_names, function_call, has_only, is_flat_type
 from planner.sql.parts import PLAIN_SELECT, lone_source
 from planner.streams.tables import arrives_at_once
+from runtime.refusal import Refusal
 from runtime.shown_types import shown_type
 from runtime.spec.table import Column
 from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Window

@@ -8,7 +8,6 @@ from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in
 from planner.aggregates.functions import plan_aggregate
-from planner.aggregates.recipes import NotMergeable
 from planner.catalog import Schema
 from planner.nodes.logical import AggregateCall, GapFill, LeftToSpark, NamedExpr, Node, VersionJoin
 from planner.nodes.physical import GlobalWindowAggregate, OnePhaseWindowAggregate
@@ -16,6 +15,7 @@ from planner.sql.build import is_flat_type, to_sql
 from planner.sql.nodes import TextSpan, span_of
 from planner.sql.places import Lead, lead, with_lead
 from runtime.errors import AnalysisError, ErrorKind, Position
+from runtime.refusal import Refused
 
 # Alternative that every query has.
 BATCH = "or run it as a batch: SET 'execution.runtime-mode' = 'batch'"
@@ -128,7 +128,7 @@ def check_calls(calls: tuple[AggregateCall, ...]) -> None:
     for call in calls:
         try:
             plan_aggregate(call)
-        except NotMergeable as reason:
+        except Refused as reason:
             raise StreamRefusal(
                 f"this aggregation is not supported on streams: {reason}",
                 _MERGEABLE,

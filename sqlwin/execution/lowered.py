@@ -17,13 +17,13 @@ from planner.lowering.stream.steps import (
 )
 from planner.nodes.logical import Node, Sink
 from planner.nodes.physical import ScanLocalWindowAggregate, with_rows_by_spark
-from planner.optimizer import Refusal
 from planner.plan import Plan
 from planner.streams.plan_form import operator_schemas
 from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import bounded_tables, sources_in_order, streams_of
 from runtime.connectors.registry import open_table
 from runtime.errors import AnalysisError
+from runtime.refusal import Refusal
 from runtime.spec.expressions import RankOrder
 from runtime.spec.local import Streaming, StreamLocalStep
 from runtime.spec.state_schema import OperatorSchema

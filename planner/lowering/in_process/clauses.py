@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in
-from planner.arrow.calls import refuse
 from planner.catalog import Schema, column_named
 from planner.lowering.in_process.relation import QueryScope
 from planner.sql.build import (
@@ -17,6 +16,7 @@ from planner.sql.build import (
     has_only,
     is_whole_star,
 )
+from runtime.refusal import refuse
 
 
 @dataclass(frozen=True)

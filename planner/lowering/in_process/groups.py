@@ -9,9 +9,7 @@ from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in, canonical, read_call
 from planner.aggregates.functions import plan_aggregate
-from planner.aggregates.recipes import NotMergeable
 from planner.aggregates.shared_partials import share_partials
-from planner.arrow.calls import refuse
 from planner.arrow.scan_rows import (
     RowsOfScan,
     result_columns,
@@ -27,6 +25,7 @@ from planner.sql.build import (
     to_sql,
 )
 from planner.sql.types.output_schema import output_schema
+from runtime.refusal import refuse
 
 _TYPED_BY_ARGUMENT = frozenset({"APPROX_COUNT_DISTINCT", "MIN_BY", "MAX_BY"})
 
@@ -53,10 +52,7 @@ def aggregated(
         for call in aggregates_in(clause):
             if (text := canonical(call)) not in calls:
                 calls[text] = _read_call(call, f"$call{len(calls)}", below.scan)
-    try:
-        plans = share_partials(tuple(map(plan_aggregate, calls.values())))
-    except NotMergeable as reason:
-        refuse(str(reason))
+    plans = share_partials(tuple(map(plan_aggregate, calls.values())))
     made = tuple(
         (name, below.scan.expression(key, has_tables=False)) for name, key in keys.values()
     )

@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from planner.aggregates.functions import plan_aggregate
-from planner.aggregates.recipes import NotMergeable
 from planner.aggregates.shared_partials import share_partials
-from planner.arrow.calls import NotEvaluated, refuse
 from planner.arrow.partials import arrow_partials
 from planner.arrow.scan_rows import Made, filter_rows, make_column, merged_windows
 from planner.catalog import Catalog
@@ -52,6 +50,7 @@ from planner.nodes.physical import (
 from planner.nodes.sql_words import sql_words
 from planner.sql.build import column, is_flat_type
 from planner.streams.ranked_rows import rank_order, ranking
+from runtime.refusal import Refused, refuse
 from runtime.shown_types import shown_type
 from runtime.spec.exchange import (
     ExchangeStep,
@@ -130,7 +129,7 @@ def lower_in_process(
         if target is not None:
             relation, schema = write_columns(relation, schema, target, zone)
         return InProcessStep(lowering.project(relation, schema), schema)
-    except NotEvaluated as reason:
+    except Refused as reason:
         return str(reason).replace("by the scan", "in this process")
 
 
@@ -217,10 +216,7 @@ class PlanLowering(SelectLowering):
         """Return windows of a one-phase aggregate, which need no exchange in one process."""
         if node.time_type == "proctime":
             refuse("Spark computes its windows")
-        try:
-            plans = share_partials(tuple(map(plan_aggregate, node.calls)))
-        except NotMergeable as reason:
-            refuse(str(reason))
+        plans = share_partials(tuple(map(plan_aggregate, node.calls)))
         below = self.node(node.input)
         window = (node.window, node.time_column, node.time_type, SLICE_END)
         local = self._local_of(below, node.keys, plans, (*window, ""))

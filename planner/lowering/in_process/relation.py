@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from planner.arrow.calls import refuse
 from planner.arrow.expressions import to_arrow_expression
 from planner.arrow.partials import arrow_partials
 from planner.arrow.scan_rows import (
@@ -24,6 +23,7 @@ from planner.nodes.logical import Node
 from planner.sql.build import (
     is_flat_type,
 )
+from runtime.refusal import refuse
 from runtime.shown_types import shown_type
 from runtime.spec.exchange import ExchangeStep, MergedWindows, WindowProjection
 from runtime.spec.expressions import ColumnRef, Constant, Expression, column_refs
@@ -104,7 +104,7 @@ class RelationLowering(WindowsLowering):
         """Check that this process may read files.
 
         Raises:
-            NotEvaluated: This process may not read them. The message says why.
+            Refused: This process may not read them. The message says why.
         """
 
     def relation_of(self, rows: PlanNode, schema: Schema) -> Relation:

@@ -1,6 +1,6 @@
 """Lowering of SELECTs to relations that are computed in this process.
 
-Raises `NotEvaluated` with the reason for everything that Arrow might compute differently from
+Raises `Refused` with the reason for everything that Arrow might compute differently from
 Spark.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in, canonical
-from planner.arrow.calls import VOID, cast_to_common_type, refuse
+from planner.arrow.calls import VOID, cast_to_common_type
 from planner.arrow.expressions import to_arrow_expression
 from planner.arrow.scan_rows import (
     Made,
@@ -44,6 +44,7 @@ from planner.sql.build import (
 )
 from planner.sql.parts import has_other_parts, operands, operands_alone
 from planner.streams.ranked_rows import rank_order
+from runtime.refusal import refuse
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Constant, Expression, RankOrder
 from runtime.spec.in_process.relations import (
@@ -69,14 +70,14 @@ class SelectLowering(RelationLowering):
         """Return the rows of a node of the plan.
 
         Raises:
-            NotEvaluated: Only Spark can compute them. The message says why.
+            Refused: Only Spark can compute them. The message says why.
         """
 
     def select(self, query: exp.Expr, scope: QueryScope) -> Relation:
         """Return the rows of a query.
 
         Raises:
-            NotEvaluated: Only Spark can compute them. The message says why.
+            Refused: Only Spark can compute them. The message says why.
         """
         while isinstance(query, exp.Subquery):
             if not has_only(query, _SUBQUERY):

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner.arrow.calls import VOID, cast, refuse
+from planner.arrow.calls import VOID, cast
 from planner.arrow.scan_rows import Made, make_column
 from planner.catalog import Schema
 from planner.lowering.in_process.relation import Relation
+from runtime.refusal import refuse
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Constant
 from runtime.spec.table import Column
@@ -47,7 +48,7 @@ def write_columns(
         zone: The session's time zone.
 
     Raises:
-        NotEvaluated: Only Spark can compute a column. The message says why.
+        Refused: Only Spark can compute a column. The message says why.
         SqlwinError: `target` refuses the columns of the query.
     """
     names = [column.name.lower() for column in schema]

@@ -40,7 +40,6 @@ from planner.nodes.physical import (
     LocalWindowAggregate,
     ScanLocalWindowAggregate,
 )
-from planner.optimizer import Refusal
 from planner.sql.build import column, identifier, to_sql
 from planner.sql.nodes import span_of
 from planner.streams.current_watermark import asks_watermark
@@ -56,6 +55,7 @@ from planner.streams.refusals import (
 )
 from planner.streams.slice_store import choose_slice_store
 from planner.streams.tables import stream_named, stream_tables, streams_of
+from runtime.refusal import Refusal
 from runtime.spec.expressions import RankOrder
 from runtime.spec.local import LocalStep, SplitScan, SqlRows, Streaming, StreamLocalStep
 from runtime.spec.steps import MeasuredStep, PlanNode, SqlStep

@@ -35,7 +35,6 @@ from planner.nodes.logical import (
 )
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
 from planner.nodes.windows import identifies_window, window_properties
-from planner.optimizer import Refusal
 from planner.sql.build import (
     alias,
     bare_column,
@@ -62,6 +61,7 @@ from planner.streams.refusals import (
 from planner.streams.tables import arrives_at_once, stream_tables, streams_of
 from planner.streams.time_columns import is_processing_time
 from planner.streams.update_identity import ranked_keys, updated_aggregate
+from runtime.refusal import Refusal
 from runtime.spec.expressions import Expression
 from runtime.spec.in_process.relations import JoinedRows, RankedRows
 from runtime.spec.local import LocalStep, SqlRows, Streaming

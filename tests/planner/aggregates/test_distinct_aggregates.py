@@ -6,12 +6,12 @@ import pytest
 from sqlglot import exp
 
 from planner.aggregates.functions import plan_aggregate
-from planner.aggregates.recipes import NotMergeable
 from planner.aggregates.shared_partials import share_partials
 from planner.arrow.partials import arrow_partials
 from planner.arrow.scan_rows import RowsOfScan
 from planner.nodes.logical import AggregateCall
 from planner.sql.build import column, to_sql
+from runtime.refusal import Refused
 from runtime.spec.aggregates import CollectSet, Distinct, Merge, MergeOp
 from runtime.spec.expressions import ColumnRef
 from runtime.spec.local import PartialColumns
@@ -146,7 +146,7 @@ def test_distinct_is_dropped_where_duplicates_do_not_matter(function):
     ],
 )
 def test_distinct_values_of_nested_types_stay_in_one_phase(aggregate, reason):
-    with pytest.raises(NotMergeable) as refused:
+    with pytest.raises(Refused) as refused:
         plan_aggregate(aggregate)
     assert str(refused.value).startswith(reason)
 
@@ -154,7 +154,7 @@ def test_distinct_values_of_nested_types_stay_in_one_phase(aggregate, reason):
 @pytest.mark.parametrize("order", ["array<int>", "interval month", "struct<a:int>"])
 def test_an_order_of_a_nested_type_stays_in_one_phase(order):
     by = replace(call("MIN_BY", "int", "int", order), distinct=False)
-    with pytest.raises(NotMergeable) as refused:
+    with pytest.raises(Refused) as refused:
         plan_aggregate(by)
     assert str(refused.value) == f"MIN_BY by {order} cannot be merged from partials"
 

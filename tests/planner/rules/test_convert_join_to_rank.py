@@ -23,9 +23,10 @@ from planner.nodes.logical import (
     WindowKey,
     WindowRank,
 )
-from planner.optimizer import Options, Refusal
+from planner.optimizer import Options
 from planner.rules.convert_join_to_rank import convert_join_to_rank
 from planner.sql.build import column, to_sql
+from runtime.refusal import Refusal
 from runtime.spec.table import Column
 from runtime.spec.windows import Hop, Tumble, Window
 from tests.planner.catalog import Catalog

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from planner.nodes.logical import Filter
-from planner.optimizer import Options, Refusal
+from planner.optimizer import Options
 from planner.rules.push_filter_below_window import push_filter_below_window
+from runtime.refusal import Refusal
 from runtime.spec.windows import Tumble
 from sqlwin.parser.parser import parse_query
 from tests.planner.rules.test_window_rows import CATALOG, window_node

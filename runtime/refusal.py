@@ -1,0 +1,53 @@
+"""Refusals: what an engine does not compute, and why, so that Spark or another way computes it.
+
+A function that translates raises `Refused`. A caller that falls back and shows the reason holds the
+`Refusal`, see `tried`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The reason, in words of the user's."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+    def of(self, subject: str) -> Refusal:
+        """Return the refusal of one of several things, which the reason then names."""
+        return Refusal(f"{subject}: {self.reason}")
+
+
+class Refused(Exception):
+    """Error of a function that translates. It never leaves sqlwin.
+
+    Args:
+        refusal: What was refused, and why.
+    """
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal)
+        self.refusal = refusal
+
+
+def refuse(reason: str) -> NoReturn:
+    """Raise `Refused` with a reason."""
+    raise Refused(Refusal(reason))
+
+
+def tried(translate: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Refusal:
+    """Return the result of a function that translates, or its refusal."""
+    try:
+        return translate(*args, **kwargs)
+    except Refused as refused:
+        return refused.refusal
