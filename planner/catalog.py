@@ -8,6 +8,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
+from runtime.refusal import Refusal
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.expressions import Expression
 from runtime.spec.in_process.text import TextSource
@@ -116,24 +117,28 @@ class Catalog(Protocol):
 
     def scan_source(
         self, name: tuple[str, ...], columns: Schema, filters: Sequence[Expression] = ()
-    ) -> ScanSource | SplitTable | str:
-        """Return the source of an Arrow scan of a session table, or why Arrow cannot scan it.
+    ) -> ScanSource | SplitTable:
+        """Return the source of an Arrow scan of a session table.
 
         Args:
             name: Name of the table.
             columns: Columns to read, with Spark types.
             filters: Conditions over the columns, all of them required. Files without a matching row
                 may be skipped.
+
+        Raises:
+            Refused: Arrow cannot scan it.
         """
 
-    def text_source(self, name: tuple[str, ...], columns: Schema) -> TextSource | str | None:
-        """Return the text files of a session table for this process to read, or why it cannot.
-
-        None if the table has no text files.
+    def text_source(self, name: tuple[str, ...], columns: Schema) -> TextSource | None:
+        """Return the text files of a session table for this process, or None if it has none.
 
         Args:
             name: Name of the table.
             columns: Columns to read, with Spark types.
+
+        Raises:
+            Refused: Only Spark can read them.
         """
 
     def computed_columns(self, name: tuple[str, ...]) -> Mapping[str, exp.Expr]:
@@ -151,18 +156,21 @@ class Catalog(Protocol):
             text: The expression as Spark SQL.
         """
 
-    def stream_splits(self, name: tuple[str, ...], columns: Schema) -> SplitTable | str:
-        """Return the splits of a stream that tasks read themselves, or the reason why they cannot.
+    def stream_splits(self, name: tuple[str, ...], columns: Schema) -> SplitTable:
+        """Return the splits of a stream that tasks read themselves.
 
         Args:
             name: Name of the table.
             columns: Columns to read, with Spark types.
+
+        Raises:
+            Refused: Only Spark can read it.
         """
 
-    def slice_tables(self, base: str) -> Sequence[SliceTable | str]:
+    def slice_tables(self, base: str) -> Sequence[SliceTable | Refusal]:
         """Return the materialized tables over a base table.
 
-        An unreadable table is represented by a text with its name and the reason.
+        An unreadable table is represented by a refusal, which names it.
 
         Args:
             base: Lower-case name of the base table, as in `LocalForm`.
@@ -173,7 +181,7 @@ class Catalog(Protocol):
         table: SliceTable,
         range_us: tuple[int | None, int | None],
         columns: Schema | None,
-    ) -> SliceFiles | str:
+    ) -> SliceFiles:
         """Return a materialized table's files and the base files that it does not cover.
 
         Args:
@@ -183,8 +191,8 @@ class Catalog(Protocol):
             columns: Columns to read from the base table's files. None if the statement has listed
                 these files before.
 
-        Returns:
-            The files, or the reason why they do not reflect the current base table.
+        Raises:
+            Refused: The files do not reflect the current base table.
         """
 
     def user_aggregate(self, name: str) -> UserAggregate | None:

@@ -46,7 +46,7 @@ class Options:
         reads_stale: Whether slices may answer without the base rows that they do not cover yet.
         fill_max_windows: Maximum windows that FILL makes for a key.
         fill_keep_us: On a stream, how long after its last row windows of a key are added.
-        refused_slices: Name of a materialized table and the reason why it cannot answer this query.
+        refused_slices: Name of a materialized table and why it cannot answer this query.
     """
 
     catalog: Catalog
@@ -59,7 +59,7 @@ class Options:
     reads_stale: bool = False
     fill_max_windows: int = DEFAULT_MAX_WINDOWS
     fill_keep_us: int = DEFAULT_KEEP_US
-    refused_slices: tuple[tuple[str, str], ...] = ()
+    refused_slices: tuple[tuple[str, Refusal], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from runtime.errors import SqlwinError
+from runtime.refusal import Refusal
 from runtime.spec.table import Column, TableColumn, TableSpec
 
 if TYPE_CHECKING:
@@ -268,7 +269,7 @@ class SessionControl:
         is_view = isinstance(entry, View) and not isinstance(entry, MaterializedTable)
         return entry.text if isinstance(entry, View) and is_view else None
 
-    def place_of(self, statement: Query | Insert) -> InProcessStep | str:
+    def place_of(self, statement: Query | Insert) -> InProcessStep | Refusal:
         """Return the step that computes a batch query in this process, or why Spark runs it.
 
         Raises:
@@ -278,7 +279,7 @@ class SessionControl:
 
         return place_of(self._session._runner.plans, statement)
 
-    def simulated(self, statement: Query | Insert) -> Simulated | str:
+    def simulated(self, statement: Query | Insert) -> Simulated | Refusal:
         """Return a query as a stream for the simulator, or why only Spark can run it.
 
         Raises:

@@ -100,7 +100,7 @@ MAY_IMPORT = {
         "runtime.streaming numpy pyarrow"
     ),
     # -- planner: from SQL to steps, without Spark and Arrow --
-    "planner.catalog": "runtime.spec sqlglot",
+    "planner.catalog": "runtime.refusal runtime.spec sqlglot",
     "planner.sql": "planner.catalog runtime.errors runtime.shown_types runtime.spec sqlglot",
     "planner.nodes": "planner.catalog planner.sql runtime.spec sqlglot",
     "planner.aggregates": (
@@ -121,7 +121,7 @@ MAY_IMPORT = {
     ),
     "planner.binder": (
         "planner.aggregates planner.arrow planner.catalog planner.nodes planner.sql planner.streams "
-        "runtime.errors runtime.shown_types runtime.spec sqlglot"
+        "runtime.errors runtime.refusal runtime.shown_types runtime.spec sqlglot"
     ),
     "planner.optimizer": "planner.catalog planner.nodes runtime.refusal runtime.spec",
     "planner.rules": (

@@ -1,4 +1,4 @@
-"""Translate scalar SQL into Arrow scan expressions, or say why Spark has to evaluate it."""
+"""Translate scalar SQL into Arrow scan expressions, or refuse what Spark has to evaluate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from planner.sql.render import RAW
 from planner.sql.types.decimals import decimal_digits
 from planner.sql.types.scalar_functions import plain_call
 from runtime.errors import SqlwinError
-from runtime.refusal import Refused, refuse
+from runtime.refusal import refuse
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
 
@@ -30,6 +30,7 @@ _LONGEST_QUOTE = 60
 # Limits expressions that are evaluated recursively for every batch. Constants do not count.
 _MAX_PARTS = 1_000
 _DEEPEST = 100
+_TOO_LARGE = "the expression is too large for the scan"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ _Translator = Callable[[exp.Expr, _Scope], Expression]
 
 def to_arrow_expression(
     expr: exp.Expr, schema: Schema, session_time_zone: str, *, has_tables: bool = True
-) -> Expression | str:
+) -> Expression:
     """Translate `expr`, with the types and implicit casts of Spark's ANSI mode.
 
     Args:
@@ -55,8 +56,10 @@ def to_arrow_expression(
         has_tables: Whether the name before a point may be a table.
 
     Returns:
-        The expression with Spark's type, or a one-line phrase that says why the scan cannot
-        evaluate it.
+        The expression with Spark's type.
+
+    Raises:
+        Refused: The scan cannot evaluate it.
 
     Example:
         >>> from runtime.spec.table import Column
@@ -66,13 +69,11 @@ def to_arrow_expression(
     """
     try:
         result = _translate(expr, _Scope(schema, session_time_zone, has_tables))
-    except Refused as reason:
-        return str(reason)
     except RecursionError:
-        return "the expression is too large for the scan"
+        refuse(_TOO_LARGE)
     if result.type == VOID:
-        return "NULL without a type is not supported by the scan"
-    return result if _is_small(result) else "the expression is too large for the scan"
+        refuse("NULL without a type is not supported by the scan")
+    return result if _is_small(result) else refuse(_TOO_LARGE)
 
 
 def _is_small(expression: Expression) -> bool:

@@ -24,14 +24,14 @@ from planner.sql.build import (
 )
 from planner.sql.flink_functions import current_watermarks, is_current_time
 from planner.sql.parts import only_source
-from runtime.refusal import Refused, refuse
+from runtime.refusal import Refusal, Refused, refuse, tried
 from runtime.shown_types import shown_type
 from runtime.spec.exchange import WindowProjection
 from runtime.spec.expressions import Call, ColumnRef, Expression, columns_of
 from runtime.spec.table import Column
 
-# Expression that computes a column, or the reason why the scan cannot
-Made = Expression | str
+# Expression that computes a column, or why the scan cannot, which matters if the column is read
+Made = Expression | Refusal
 
 # Columns of given rows that calls of the current time and of CURRENT_WATERMARK return
 PROCESSING_TIME, CURRENT_WATERMARK = "$processing_time", "$current_watermark"
@@ -77,7 +77,7 @@ class RowsOfScan:
         expr, moments = self._with_moments(expr)
         schema = (*self.schema, *moments)
         expression = to_arrow_expression(expr, schema, self.zone, has_tables=has_tables)
-        return refuse(expression) if isinstance(expression, str) else self.over_files(expression)
+        return self.over_files(expression)
 
     def _with_moments(self, expr: exp.Expr) -> tuple[exp.Expr, Schema]:
         """Return an expression that reads the columns of the micro-batch, and these columns."""
@@ -110,9 +110,7 @@ class RowsOfScan:
         if not isinstance(expression, ColumnRef):
             return expression
         name, _, field = expression.name.partition(".")
-        column = self.columns.get(name.lower()) or self.of_table[name]
-        if isinstance(column, str):
-            refuse(column)
+        column = required(self.columns.get(name.lower()) or self.of_table[name])
         if field:
             if not isinstance(column, ColumnRef):
                 refuse(f"{expression.name} is a field of a column that the files do not have")
@@ -217,9 +215,7 @@ def _query_rows(node: SqlQuery, source: Source) -> RowsOfScan:
     for column, item in zip(node.schema, items, strict=True):
         value = make_column(item, below, False)
         # An untranslated expression may be an aggregate or return several rows per row.
-        if isinstance(value, str) and not isinstance(item, exp.Column):
-            refuse(value)
-        columns[column.name.lower()] = value
+        columns[column.name.lower()] = value if isinstance(item, exp.Column) else required(value)
     return replace(below, schema=node.schema, columns=columns)
 
 
@@ -241,8 +237,8 @@ def filter_rows(
     for condition in conditions:
         try:
             filters.append(rows.expression(condition, has_tables=has_tables))
-        except Refused as reason:
-            refuse(f"{to_sql(condition)}: {reason}")
+        except Refused as refused:
+            raise Refused(refused.refusal.of(to_sql(condition))) from refused
     return replace(
         rows,
         filters=(*rows.filters, *filters),
@@ -250,15 +246,24 @@ def filter_rows(
     )
 
 
+def required(made: Made) -> Expression:
+    """Return the expression of a column that is read.
+
+    Raises:
+        Refused: Arrow cannot compute it.
+    """
+    if isinstance(made, Refusal):
+        raise Refused(made)
+    return made
+
+
 def make_column(expr: exp.Expr, rows: RowsOfScan, has_tables: bool = True) -> Made:
-    """Return the expression that computes a column, or the reason why Arrow cannot."""
+    """Return the expression that computes a column, or why Arrow cannot."""
     if isinstance(expr, exp.Column) and not expr.table:
         # Accept any type: the column may be passed on as a whole, or one of its fields read.
-        return rows.columns.get(expr.name.lower(), f"{to_sql(expr)} is not a column of the scan")
-    try:
-        return rows.expression(expr, has_tables=has_tables)
-    except Refused as reason:
-        return str(reason)
+        missing = Refusal(f"{to_sql(expr)} is not a column of the scan")
+        return rows.columns.get(expr.name.lower(), missing)
+    return tried(rows.expression, expr, has_tables=has_tables)
 
 
 # -- rows of windows -----------------------------------------------------------------------------
@@ -305,6 +310,11 @@ def rows_of_windows(
     return rows_above(node, source)
 
 
+def only_spark_produces(name: str) -> Refusal:
+    """Return why Arrow cannot compute a bound of windows that is an instant."""
+    return Refusal(f"{name} is an instant, which only Spark can produce")
+
+
 def merged_windows(
     node: GlobalWindowAggregate, zone: str, bounds: Mapping[str, str], types: Mapping[str, str]
 ) -> RowsOfScan:
@@ -318,7 +328,7 @@ def merged_windows(
         elif column.type == "timestamp_ntz":
             made[column.name.lower()] = ColumnRef(bounds[roles[column.name]], column.type)
         else:
-            made[column.name.lower()] = f"{column.name} is an instant, which only Spark can produce"
+            made[column.name.lower()] = only_spark_produces(column.name)
     return RowsOfScan((), made, schema, made, (), (), zone)
 
 
@@ -334,9 +344,7 @@ def result_columns(rows: RowsOfScan, schema: Schema) -> tuple[tuple[str, Express
 
 
 def _project(rows: RowsOfScan, column: Column) -> Expression:
-    made = rows.columns[column.name.lower()]
-    if isinstance(made, str):
-        refuse(made)
+    made = required(rows.columns[column.name.lower()])
     if made.type != column.type or not is_flat_type(column.type):
         refuse(f"{column.name} is {shown_type(column.type)}, which only Spark can produce")
     return made

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from planner.catalog import Catalog
 from planner.lowering.given_tables import NO_MOMENT_CALLS, GivenTablesLowering, MomentCalls
-from planner.lowering.in_process.relation import Relation, TypesOfLocal
+from planner.lowering.in_process.relation import Relation, TypesOfLocal, refusals_in_process
 from planner.nodes.logical import (
     Aggregate,
     AggregateCall,
@@ -20,7 +20,7 @@ from planner.nodes.logical import (
     WindowTableFunction,
 )
 from planner.sql.build import column
-from runtime.refusal import Refused, refuse
+from runtime.refusal import Refusal, refuse
 from runtime.spec.exchange import WindowProjection
 from runtime.spec.expressions import Expression
 from runtime.spec.in_process.definition import (
@@ -63,8 +63,8 @@ def lower_definition(
     zone: str,
     types_of_local: TypesOfLocal,
     moments: MomentCalls = NO_MOMENT_CALLS,
-) -> PlanNode | str:
-    """Return a query as a relation with a definition, or the reason why there is none.
+) -> PlanNode:
+    """Return a query as a relation with a definition.
 
     Args:
         bound: Plan before all rules.
@@ -72,14 +72,16 @@ def lower_definition(
         zone: The session's time zone.
         types_of_local: Types of windows merged from the partials of rows.
         moments: Calls in the query that depend on the micro-batch.
+
+    Raises:
+        Refused: It has no definition.
     """
     lowering = _DefinitionLowering(catalog, zone, types_of_local, moments)
-    try:
+    with refusals_in_process():
         rows = lowering.project(lowering.node(bound), bound.schema)
-    except Refused as reason:
-        return str(reason).replace("by the scan", "in this process")
-    others = [below for below in rows.walk() if not isinstance(below, _DEFINED)]
-    return "it sorts, groups or limits rows without windows" if others else rows
+    if any(not isinstance(below, _DEFINED) for below in rows.walk()):
+        refuse("it sorts, groups or limits rows without windows")
+    return rows
 
 
 class _DefinitionLowering(GivenTablesLowering):
@@ -115,8 +117,8 @@ class _DefinitionLowering(GivenTablesLowering):
         whole = self.relation_of(rows, node.schema)
         if node.time_type == "timestamp_ntz":
             return whole
-        reason = f"{names[2]} of {window_kind(window)} is an instant"
-        columns = {**whole.scan.columns, names[2].lower(): reason}
+        instant = Refusal(f"{names[2]} of {window_kind(window)} is an instant")
+        columns = {**whole.scan.columns, names[2].lower(): instant}
         return replace(whole, scan=replace(whole.scan, columns=columns))
 
     def _groups(self, node: Aggregate) -> Relation:

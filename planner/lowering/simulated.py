@@ -19,7 +19,7 @@ from planner.arrow.scan_rows import (
 )
 from planner.catalog import Catalog
 from planner.lowering.given_tables import NO_MOMENT_CALLS, GivenTablesLowering, MomentCalls
-from planner.lowering.in_process.relation import Relation, TypesOfLocal
+from planner.lowering.in_process.relation import Relation, TypesOfLocal, refusals_in_process
 from planner.lowering.stream.steps import StreamSteps
 from planner.lowering.stream.whole_windows import push_one_sided_conditions
 from planner.nodes.logical import (
@@ -33,7 +33,6 @@ from planner.nodes.logical import (
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.sql.build import bare_column, column
 from planner.streams.ranked_rows import rank_order, ranking
-from runtime.refusal import Refused
 from runtime.spec.exchange import MergedWindows, WindowProjection
 from runtime.spec.expressions import ColumnRef
 from runtime.spec.in_process.relations import (
@@ -58,8 +57,8 @@ def lower_simulated(
     zone: str,
     types_of_local: TypesOfLocal,
     moments: MomentCalls = NO_MOMENT_CALLS,
-) -> SimulatedQuery | str:
-    """Return a streaming query for the simulator, or the reason why only Spark can compute it.
+) -> SimulatedQuery:
+    """Return a streaming query for the simulator.
 
     Args:
         steps: The lowered query.
@@ -67,14 +66,15 @@ def lower_simulated(
         zone: The session's time zone.
         types_of_local: Types of windows merged from the partials of rows.
         moments: Calls in the query that depend on the micro-batch.
+
+    Raises:
+        Refused: Only Spark can compute it.
     """
     assert steps.plan is not None, "only whole queries are simulated"
     lowering = _SimulatedLowering(catalog, zone, types_of_local, steps, moments)
     plan = steps.plan
-    try:
+    with refusals_in_process():
         rows = lowering.project(lowering.node(plan), plan.schema)
-    except Refused as reason:
-        return str(reason).replace("by the scan", "in this process")
     tables, parts = lowering.tables.values(), lowering.parts.values()
     return SimulatedQuery(
         rows,

@@ -18,12 +18,12 @@ from planner.materialized.form import (
 )
 from planner.materialized.windows import slice_end_conditions
 from planner.nodes.physical import LocalWindowAggregate
-from runtime.refusal import Refused, refuse
+from runtime.refusal import refuse
 from runtime.spec.aggregates import Merge, MergeMoments, MergeOp, Pick, partial_fields
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, columns_of, terms_of
 from runtime.spec.local import PartialColumns
 from runtime.spec.slices import LocalForm, SlicePartial
-from runtime.spec.windows import CalendarTumble, SessionWindow
+from runtime.spec.windows import CalendarTumble
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -49,26 +49,18 @@ class Derivation:
 
 def derive_from_slices(
     form: LocalForm, node: LocalWindowAggregate, expressions: LocalExpressions, zone: str
-) -> Derivation | str:
-    """Derive a local window aggregate over the same base table, or return why not."""
-    try:
-        return _derive(form, node, expressions, zone)
-    except Refused as reason:
-        return str(reason)
-
-
-def _derive(
-    form: LocalForm, node: LocalWindowAggregate, expressions: LocalExpressions, zone: str
 ) -> Derivation:
+    """Derive a local window aggregate over the same base table.
+
+    Raises:
+        Refused: It cannot be derived.
+    """
     time = expression_text(expressions.time)
     if (form.time, form.time_type) != (time, node.time_type):
         refuse(f"its slices are based on {form.time}, but the windows on {time}")
     if form.time_zone not in ("", zone):
         refuse(f"its slices use the time zone {form.time_zone}, not {zone}")
-    if isinstance(node.window, SessionWindow):
-        refuse("SESSION windows cannot be computed from slices")
     grid = slice_grid(node.window)
-    assert not isinstance(grid, str)
     if not consists_of(grid, form.grid):
         refuse(f"the windows do not consist of slices of {grid_text(form.grid)}")
     conditions = {expression_text(conjunct): conjunct for conjunct in expressions.rows.filters}

@@ -14,7 +14,7 @@ from planner.nodes.physical import LocalWindowAggregate
 from planner.nodes.slice_levels import grid_of
 from planner.sql.intervals import render_duration, render_months
 from planner.sql.render import quote_string
-from runtime.refusal import Refused
+from runtime.refusal import refuse
 from runtime.spec.aggregates import (
     CollectRegisters,
     CollectRows,
@@ -52,17 +52,16 @@ _COMMUTATIVE = frozenset(("=", "<>", "<=>", "and", "or", "+", "*"))
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
-def local_form(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> LocalForm | str:
-    """Return the form that stores a local window aggregate, or the reason why there is none."""
+def local_form(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> LocalForm:
+    """Return the form that stores a local window aggregate.
+
+    Raises:
+        Refused: It cannot be stored in slices.
+    """
     grid = slice_grid(node.window)
-    if isinstance(grid, str):
-        return grid
-    try:
-        expressions = local_expressions(
-            node.input, node.keys, node.plans, node.time_column, catalog, zone
-        )
-    except Refused as reason:
-        return str(reason)
+    expressions = local_expressions(
+        node.input, node.keys, node.plans, node.time_column, catalog, zone
+    )
     name = unique_column_names({SLICE_END})
     keys = tuple(
         SliceKey(name(key_name.lower()), expression_text(key), key.type)
@@ -71,7 +70,7 @@ def local_form(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Local
     partials: dict[str, SlicePartial] = {}
     for partial in expressions.partials:
         if not isinstance(partial.into, MaterializedAccumulator):
-            return f"{partial.text} cannot be stored in slices"
+            refuse(f"{partial.text} cannot be stored in slices")
         text = partial_text(partial)
         if text not in partials:
             fields = partial_fields(partial.into, [arg.type for arg in partial.args])
@@ -106,11 +105,15 @@ def stored_columns(expressions: LocalExpressions, form: LocalForm) -> tuple[tupl
 # -- slices --------------------------------------------------------------------------------------
 
 
-def slice_grid(window: Window) -> SliceGrid | str:
-    """Return the widest uniform slices that make up a window, or the reason why there are none."""
+def slice_grid(window: Window) -> SliceGrid:
+    """Return the widest uniform slices that make up a window.
+
+    Raises:
+        Refused: There are none.
+    """
     match window:
         case SessionWindow():
-            return "SESSION windows cannot be computed from slices"
+            refuse("SESSION windows cannot be computed from slices")
         case CalendarTumble():
             return _months(window.size_months, window.offset_months, window.offset_us)
         case CalendarHop():

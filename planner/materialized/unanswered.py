@@ -13,21 +13,22 @@ from planner.nodes.physical import SliceScan
 from planner.optimizer import Trace
 from planner.sql.intervals import render_duration
 from runtime.errors import AnalysisError
+from runtime.refusal import Refusal
 from runtime.spec.slices import SliceTable, is_inserted_rows, table_of_rows
 from runtime.spec.windows import Tumble, Window
 
 
-def too_wide(plan: Node) -> Iterator[tuple[str, str]]:
+def too_wide(plan: Node) -> Iterator[tuple[str, Refusal]]:
     """Yield materialized tables whose slices a plan must not read although it does, and why."""
     for scan in plan.find_all(SliceScan):
-        reason = _out_of_reach(scan.table, scan.window, range_of_slices(scan.rows.filters))
-        if reason is not None:
-            yield scan.table.name, reason
+        refusal = _out_of_reach(scan.table, scan.window, range_of_slices(scan.rows.filters))
+        if refusal is not None:
+            yield scan.table.name, refusal
 
 
 def _out_of_reach(
     table: SliceTable, window: Window, range_us: tuple[int | None, int | None]
-) -> str | None:
+) -> Refusal | None:
     """Return why slices of some period cannot answer windows, or None.
 
     Args:
@@ -41,18 +42,18 @@ def _out_of_reach(
     # Only the slices of inserted rows remain.
     if since_us is not None and not is_inserted_rows(table.form.base):
         if after_us is None or after_us < since_us:
-            return f"its slices up to {time_text(since_us)} were dropped"
+            return Refusal(f"its slices up to {time_text(since_us)} were dropped")
     grid, stored_grid = slice_grid(window), table.form.grid
     for tier in table.reached.tiers:
         if after_us is not None and after_us >= tier.until_us:
             continue
-        assert isinstance(stored_grid, Tumble) and not isinstance(grid, str)
+        assert isinstance(stored_grid, Tumble)
         wide = Tumble(tier.width_us, stored_grid.offset_us % tier.width_us)
         edges = [after_us, until_us if until_us is None or until_us < tier.until_us else None]
         is_cut = all(us is None or (us - wide.offset_us) % wide.size_us == 0 for us in edges)
         if not consists_of(grid, wide) or not is_cut:
             width = render_duration(tier.width_us)
-            return f"its slices up to {time_text(tier.until_us)} are {width} wide"
+            return Refusal(f"its slices up to {time_text(tier.until_us)} are {width} wide")
     return None
 
 

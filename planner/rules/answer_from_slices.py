@@ -5,7 +5,6 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.arrow.partials import LocalExpressions, local_expressions
-from planner.catalog import Catalog
 from planner.materialized.derive import Derivation, derive_from_slices
 from planner.nodes.logical import Expand, Node, SqlQuery, TableScan
 from planner.nodes.physical import (
@@ -15,7 +14,7 @@ from planner.nodes.physical import (
 )
 from planner.optimizer import Options
 from planner.streams.tables import streams_of
-from runtime.refusal import Refusal, Refused
+from runtime.refusal import Refusal, Refused, refuse
 from runtime.spec.expressions import ColumnRef, column_refs
 from runtime.spec.local import FileScan, SliceRows
 from runtime.spec.scan import ScanSource
@@ -59,7 +58,7 @@ def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
     catalog = options.catalog
     names = _tables(node)
     opened = [table for name in names for table in catalog.slice_tables(name)]
-    tables = [table for table in opened if not isinstance(table, str)]
+    tables = [table for table in opened if not isinstance(table, Refusal)]
     # Rows copied for grouping sets are expanded later, above the aggregate.
     is_expanded = any(isinstance(below, Expand) for below in node.walk_up())
     if not opened or is_expanded or streams_of(node.input, catalog):
@@ -70,26 +69,19 @@ def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
         expressions = local_expressions(
             node.input, node.keys, node.plans, node.time_column, catalog, options.time_zone
         )
-    except Refused as reason:
-        return Refusal(f"{', '.join(table.name for table in tables) or 'slices'}: {reason}")
+    except Refused as refused:
+        return refused.refusal.of(", ".join(table.name for table in tables) or "slices")
     base = ".".join(expressions.rows.table).lower()
     answers: list[SliceScan] = []
-    reasons = [table for table in opened if isinstance(table, str)]
-    refused = dict(options.refused_slices)
+    refusals = [table for table in opened if isinstance(table, Refusal)]
     for table in tables:
-        if table.name in refused:
-            answer: SliceScan | str = refused[table.name]
-        elif table.form.base == base:
-            answer = _answer(table, node, expressions, options, catalog)
-        else:
-            answer = f"its base table is {table.form.base}"
-        if isinstance(answer, str):
-            reasons.append(f"{table.name}: {answer}")
-        else:
-            answers.append(answer)
+        try:
+            answers.append(_answer(table, base, node, expressions, options))
+        except Refused as refused:
+            refusals.append(refused.refusal.of(table.name))
     if answers:
         return min(answers, key=lambda scan: sum(source.n_rows for source in scan.sources))
-    return Refusal("; ".join(reasons))
+    return Refusal("; ".join(map(str, refusals)))
 
 
 def _tables(node: Node) -> list[str]:
@@ -106,23 +98,28 @@ def _tables(node: Node) -> list[str]:
 
 def _answer(
     table: SliceTable,
+    base: str,
     node: LocalWindowAggregate,
     expressions: LocalExpressions,
     options: Options,
-    catalog: Catalog,
-) -> SliceScan | str:
-    """Answer the node from one table, or return why that is impossible."""
+) -> SliceScan:
+    """Answer the node from one table.
+
+    Raises:
+        Refused: The table cannot answer it.
+    """
+    refusal = dict(options.refused_slices).get(table.name)
+    if refusal is not None:
+        raise Refused(refusal)
+    if table.form.base != base:
+        refuse(f"its base table is {table.form.base}")
     if table.is_inserted and not is_inserted_rows(table.form.base) and not options.reads_stale:
-        return (
+        refuse(
             f"its rows come from INSERT and may differ from {table.form.base}: SET "
             "'sqlwin.materialized.stale-read' = 'allow' to use them"
         )
     derivation = derive_from_slices(table.form, node, expressions, options.time_zone)
-    if isinstance(derivation, str):
-        return derivation
-    files = catalog.slice_files(table, derivation.range_us, expressions.columns)
-    if isinstance(files, str):
-        return files
+    files = options.catalog.slice_files(table, derivation.range_us, expressions.columns)
     tail = None
     if files.tail is not None and not options.reads_stale:
         tail = FileScan(

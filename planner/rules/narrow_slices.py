@@ -74,8 +74,9 @@ def narrow_slices(node: Node, options: Options) -> Node | Refusal | None:
         return None
     filters = (*existing, *more)
     range_us = range_of_slices(filters)
-    files = options.catalog.slice_files(scan.table, range_us, None)
-    if isinstance(files, str):
+    try:
+        files = options.catalog.slice_files(scan.table, range_us, None)
+    except Refused:
         return None
     source = replace(scan.rows.files, files=files.files, n_rows=files.n_rows)
     tail = scan.rows.tail

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from planner.arrow.partials import local_expressions
+from planner.arrow.scan_rows import Made
 from planner.catalog import Catalog
 from planner.nodes.logical import Node
 from planner.nodes.physical import (
@@ -12,7 +13,7 @@ from planner.nodes.physical import (
 )
 from planner.optimizer import Options
 from planner.streams.delay import plain_delay_us
-from runtime.refusal import Refusal, Refused
+from runtime.refusal import Refusal, refuse, tried
 from runtime.spec.expressions import Call, Constant, Expression
 from runtime.spec.local import FileScan, SplitScan
 from runtime.spec.scan import ScanSource
@@ -48,24 +49,19 @@ def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refus
     """
     if type(node) is not LocalWindowAggregate:
         return None
-    try:
-        return _push(node, options.catalog, options.time_zone)
-    except Refused as reason:
-        return Refusal(str(reason))
+    return tried(_push, node, options.catalog, options.time_zone)
 
 
-def _push(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | Refusal:
+def _push(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node:
     local = local_expressions(node.input, node.keys, node.plans, node.time_column, catalog, zone)
     rows, keys, time, partials = local.rows, local.keys, local.time, local.partials
     columns = local.columns
     stream = catalog.stream(rows.table)
-    source: ScanSource | SplitTable | str
+    source: ScanSource | SplitTable
     if stream is None:
         source = catalog.scan_source(rows.table, columns, rows.filters)
     else:
         source = catalog.stream_splits(rows.table, columns)
-    if isinstance(source, str):
-        return Refusal(source)
     name, delay_us = ".".join(rows.table), None
     if stream is not None:
         followed = stream.watermark
@@ -74,7 +70,7 @@ def _push(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | Ref
             shift_us = _shift_us(time, rows.of_table[followed.column.lower()])
             delay_us = None if shift_us is None else delay_us + shift_us
         if delay_us is None:
-            return Refusal("the watermark is not the time column with a constant delay")
+            refuse("the watermark is not the time column with a constant delay")
     scan: FileScan | SplitScan
     if isinstance(source, ScanSource):
         scan = FileScan(keys, partials, time, zone, rows.filters, source)
@@ -91,7 +87,7 @@ def _push(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | Ref
     )
 
 
-def _shift_us(time: Expression, column: Expression | str) -> int | None:
+def _shift_us(time: Expression, column: Made) -> int | None:
     """Return how much later than a column a time is, in microseconds. None if it is not constant.
 
     Joins within an interval use later times than their rows have.

@@ -73,8 +73,8 @@ def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | Non
             return Refusal(f"the key {text} is {type_}, which the exchange does not support")
     try:
         plans = tuple(map(plan_aggregate, node.calls))
-    except Refused as reason:
-        return Refusal(str(reason))
+    except Refused as refused:
+        return refused.refusal
     keys = tuple(key.name for key in node.keys)
     distributed_by = distribution(node.input)
     if (

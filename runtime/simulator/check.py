@@ -11,6 +11,7 @@ import pyarrow as pa
 from runtime.batch.in_process import computed_batches, schema_of
 from runtime.definition.relations import defined_rows, filled_on_stream, versions_joined
 from runtime.errors import ExecutionError, SqlwinError
+from runtime.refusal import Refusal
 from runtime.simulator.arrivals import Shape, cut_at_every_row, random_history
 from runtime.simulator.compare import (
     Difference,
@@ -27,6 +28,8 @@ from runtime.spec.in_process.simulated import SimulatedOperator, SimulatedPart, 
 from runtime.spec.steps import PlanNode
 from runtime.spec.stream_steps import StreamVersionStep
 from runtime.streaming.options import StreamOptions
+
+NO_DEFINITION = Refusal("it has none")
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,7 @@ class SimulatedStream:
         options: Options of the stream.
         order: Numbers of all rows in their order of arrival.
         shape: What its histories may contain.
-        definition: The query as a relation that is computed by definition, or the reason why it has
-            none.
+        definition: The query as a relation that is computed by definition, or why it has none.
     """
 
     query: SimulatedQuery
@@ -62,7 +64,7 @@ class SimulatedStream:
     options: StreamOptions
     order: tuple[int, ...]
     shape: Shape = field(default_factory=Shape)
-    definition: PlanNode | str = "it has none"
+    definition: PlanNode | Refusal = NO_DEFINITION
 
     def run(self, history: StreamHistory, changed: ChangedQuery | None = None) -> HistoryOutcome:
         """Run the stream through a history. Arguments and errors as in `run_history`."""
@@ -168,22 +170,22 @@ class SimulatedStream:
 
     def defined(
         self, rows: Sequence[int], moments: Mapping[int, Moment] | None = None
-    ) -> Defined | str:
+    ) -> Defined | Refusal:
         """Return the rows of the query by definition over some rows of the tables.
 
         Args as in `batch_rows`.
 
         Returns:
-            The rows, or the reason why they have no definition.
+            The rows, or why they have no definition.
         """
-        if isinstance(self.definition, str):
+        if isinstance(self.definition, Refusal):
             return self.definition
         given = self._given(rows, moments)
         ties: list[str] = []
         try:
             batch = defined_rows(self.definition, given, ties).batch()
         except ExecutionError as error:
-            return error.message
+            return Refusal(error.message)
         return Defined(rows_of([pa.Table.from_batches([batch])]), tuple(ties))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
+from runtime.refusal import refuse
 from runtime.spec.state_schema import (
     OperatorSchema,
     StateAccumulator,
@@ -80,29 +81,32 @@ class ResumedOperator:
     window: Window | None
 
 
-def resume_operator(number: int, old: OperatorSchema, new: OperatorSchema) -> ResumedOperator | str:
-    """Return how an operator resumes with the state of another plan, or why it cannot.
+def resume_operator(number: int, old: OperatorSchema, new: OperatorSchema) -> ResumedOperator:
+    """Return how an operator resumes with the state of another plan.
 
     Args:
         number: Number of the operator, for messages.
         old: Operator in the checkpoint.
         new: Operator of the plan.
+
+    Raises:
+        Refused: It cannot resume.
     """
     before, after = (
         [(normalise_sql(key.expr), key.type) for key in operator.keys] for operator in (old, new)
     )
     if before != after:
         texts = (", ".join(key.expr for key in operator.keys) or "none" for operator in (old, new))
-        return "the keys of operator {} have changed from {} to {}".format(number, *texts)
+        refuse("the keys of operator {} have changed from {} to {}".format(number, *texts))
     if (normalise_sql(old.time[0]), old.time[1]) != (normalise_sql(new.time[0]), new.time[1]):
-        return f"the time of operator {number} has changed from {old.time[0]} to {new.time[0]}"
+        refuse(f"the time of operator {number} has changed from {old.time[0]} to {new.time[0]}")
     if (change := _changed_rows(old, new) or _other_types(old, new)) is not None:
-        return f"operator {number} {change}"
+        refuse(f"operator {number} {change}")
     columns = dict(zip((key.name for key in new.keys), (key.name for key in old.keys), strict=True))
     columns[new.slice_end] = old.slice_end
     window, was = _with_partition(new.window, columns), old.window
     if window != was and (change := _other_window(was, window)) is not None:
-        return f"operator {number} {change}"
+        refuse(f"operator {number} {change}")
     left = list(old.accumulators)
     new_accumulators: list[StateAccumulator] = []
     added: list[str] = []
@@ -112,7 +116,7 @@ def resume_operator(number: int, old: OperatorSchema, new: OperatorSchema) -> Re
         )
         if stored is not None:
             if (change := _other_state(stored, accumulator)) is not None:
-                return f"the state of operator {number} has {change}"
+                refuse(f"the state of operator {number} has {change}")
             left.remove(stored)
         elif (source := _source(accumulator, old.accumulators)) is not None:
             fresh = tuple(f"{column}~{old.generation + 1}" for column in accumulator.columns)
@@ -120,7 +124,7 @@ def resume_operator(number: int, old: OperatorSchema, new: OperatorSchema) -> Re
             added.append(accumulator.name)
         else:
             available = ", ".join(other.name for other in old.accumulators) or "no aggregate"
-            return (
+            refuse(
                 f"the state of operator {number} has {available}, from which "
                 f"{accumulator.name} cannot be computed"
             )

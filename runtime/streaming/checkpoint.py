@@ -31,6 +31,7 @@ from runtime.errors import ExecutionError, SetupError
 from runtime.files import Files, as_uri, for_each_file, numbers_in
 from runtime.records import OtherVersionError, from_text, to_text
 from runtime.redaction import DEFAULT, Mask
+from runtime.refusal import Refusal, tried
 from runtime.streaming.changes import ResumedOperator, StateNames
 from runtime.streaming.damage import METADATA, check_spark_files, uncommitted_state
 from runtime.streaming.identity import (
@@ -196,8 +197,8 @@ def _open(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Chec
         return _create(files, new, identity)
     checkpoint, written = _read(files, directory)
     old = without_secrets(written, mask)
-    change = difference(old, identity)
-    if isinstance(change, str):
+    change = tried(difference, old, identity)
+    if isinstance(change, Refusal):
         if not has_begun(files, checkpoint):
             _check_spark_files(files, checkpoint)
             # Write in an order that leaves a usable checkpoint if the process is killed.
@@ -287,12 +288,11 @@ def find_checkpoint(files: Files, directory: str) -> tuple[Checkpoint, Identity]
 
 def preview_checkpoint(
     files: Files, directory: str, identity: Identity, mask: Mask = DEFAULT
-) -> str | tuple[ResumedOperator, ...] | None:
+) -> Refusal | tuple[ResumedOperator, ...] | None:
     """Return the outcome of `open_checkpoint` without changing anything.
 
     Returns:
-        None for a new checkpoint; a text that says why the checkpoint is refused; or how each
-        operator continues.
+        None for a new checkpoint; why the checkpoint is refused; or how each operator continues.
 
     Raises:
         ExecutionError: The checkpoint cannot be read.
@@ -300,8 +300,8 @@ def preview_checkpoint(
     if not files.exists(f"{directory}/{FILE}"):
         return None
     checkpoint, written = _read(files, directory)
-    change = difference(without_secrets(written, mask), identity)
-    return None if isinstance(change, str) and not has_begun(files, checkpoint) else change
+    change = tried(difference, without_secrets(written, mask), identity)
+    return None if isinstance(change, Refusal) and not has_begun(files, checkpoint) else change
 
 
 def committed_batches(files: Files, checkpoint: Checkpoint) -> list[int]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runtime.redaction import Mask
+from runtime.refusal import refuse
 from runtime.spec.state_schema import OperatorSchema, RowOrigin, normalise_form, normalise_sql
 from runtime.streaming.changes import ResumedOperator, may_change, resume_operator
 
@@ -99,15 +100,15 @@ def _without_secrets(table: str, mask: Mask) -> str:
     return "\n".join(result)
 
 
-def difference(old: Identity, new: Identity) -> str | tuple[ResumedOperator, ...]:
-    """Compare identities: return why a checkpoint cannot be resumed, or how the operators resume.
+def difference(old: Identity, new: Identity) -> tuple[ResumedOperator, ...]:
+    """Compare identities: return how the operators of a checkpoint resume, by number.
 
     Args:
         old: Identity in the checkpoint.
         new: Identity of the stream.
 
-    Returns:
-        A short description of a change that is not allowed; or the operators by number.
+    Raises:
+        Refused: A change is not allowed.
     """
     old, new = _renumber_dataframes(old), _renumber_dataframes(new)
     for name in sorted({*old.settings, *new.settings}):
@@ -120,7 +121,7 @@ def difference(old: Identity, new: Identity) -> str | tuple[ResumedOperator, ...
         ):
             continue
         if was != is_:
-            return f"'{name}' has changed from '{was or 'off'}' to '{is_ or 'off'}'"
+            refuse(f"'{name}' has changed from '{was or 'off'}' to '{is_ or 'off'}'")
     before, after = (
         {n.lower(): (n, t) for n, t in identity.tables.items()} for identity in (old, new)
     )
@@ -130,8 +131,7 @@ def difference(old: Identity, new: Identity) -> str | tuple[ResumedOperator, ...
             continue
         change = _table_change(before[name][1], after[name][1])
         if change is not None:
-            return f"table `{after[name][0]}` has changed: {change}"
-    outcome: str | tuple[ResumedOperator, ...] = ()
+            refuse(f"table `{after[name][0]}` has changed: {change}")
     if len(new.form) > 1 or not new.operators or _UPDATES in new.settings:
         # emitted results are stored as well, by the names of their columns
         is_same = normalise_form(old.form) == normalise_form(new.form)
@@ -139,18 +139,16 @@ def difference(old: Identity, new: Identity) -> str | tuple[ResumedOperator, ...
     else:
         is_same = True
         outcome = _resume_operators(old, new)
-    if isinstance(outcome, str):
-        return outcome
     if not is_same:
         if old.plan == new.plan:
-            return "its plan has changed"
-        return f"its plan has changed: {_first_change(old.plan, new.plan)}"
+            refuse("its plan has changed")
+        refuse(f"its plan has changed: {_first_change(old.plan, new.plan)}")
     if before.keys() != after.keys():
-        return f"it read {', '.join(old.tables)}, but now reads {', '.join(new.tables)}"
+        refuse(f"it read {', '.join(old.tables)}, but now reads {', '.join(new.tables)}")
     orders = [[name.lower() for name in identity.sources] for identity in (old, new)]
     if orders[0] != orders[1]:
         was, is_ = (", ".join(identity.sources) for identity in (old, new))
-        return f"the order of its sources has changed from {was} to {is_}"
+        refuse(f"the order of its sources has changed from {was} to {is_}")
     return outcome
 
 
@@ -158,16 +156,11 @@ def _are_utc(*zones: str | None) -> bool:
     return all(zone is not None and zone.lower() in _UTC for zone in zones)
 
 
-def _resume_operators(old: Identity, new: Identity) -> str | tuple[ResumedOperator, ...]:
+def _resume_operators(old: Identity, new: Identity) -> tuple[ResumedOperator, ...]:
     if len(old.operators) != len(new.operators):
-        return f"it had {_operators(old)}, but now has {_operators(new)}"
-    operators = []
-    for number, pair in enumerate(zip(old.operators, new.operators, strict=True)):
-        operator = resume_operator(number, *pair)
-        if isinstance(operator, str):
-            return operator
-        operators.append(operator)
-    return tuple(operators)
+        refuse(f"it had {_operators(old)}, but now has {_operators(new)}")
+    pairs = zip(old.operators, new.operators, strict=True)
+    return tuple(resume_operator(number, *pair) for number, pair in enumerate(pairs))
 
 
 def _operators(identity: Identity) -> str:

@@ -18,6 +18,7 @@ from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError, SqlwinError, nearest
 from runtime.names import quote_name
 from runtime.redaction import DEFAULT, Mask
+from runtime.refusal import Refusal, refuse
 from runtime.scan.request_cache import cache_requests
 from runtime.spark.exceptions import spark_error
 from runtime.spark.files import files_at, resolve
@@ -453,7 +454,7 @@ class SessionCatalog:
 
     def scan_source(
         self, name: Name, columns: Schema, filters: Sequence[Expression] = ()
-    ) -> ScanSource | SplitTable | str:
+    ) -> ScanSource | SplitTable:
         """Return the source of an Arrow scan of a session table. See `planner.catalog.Catalog`."""
         entry = self.entry(name)
         if (
@@ -462,29 +463,32 @@ class SessionCatalog:
         ):
             return self.spark_tables.source(table, columns)
         if self.stream(name) is not None:
-            return f"{'.'.join(name)} is a stream"
+            refuse(f"{'.'.join(name)} is a stream")
         if not isinstance(entry, TableSpec):
-            return f"Spark reads {'.'.join(name)}"
+            refuse(f"Spark reads {'.'.join(name)}")
         if not self.is_read_in_process(name):
             self.start_spark()
-        return open_table(entry).scan(self._spark, columns, filters)
+        made = open_table(entry).scan(self._spark, columns, filters)
+        return refuse(made) if isinstance(made, str) else made
 
-    def text_source(self, name: Name, columns: Schema) -> TextSource | str | None:
+    def text_source(self, name: Name, columns: Schema) -> TextSource | None:
         """Return the text files of a session table. See `planner.catalog.Catalog`."""
         table = self._table(name)
         if table is None or self.stream(name) is not None:
             return None
-        return open_table(table).text(self._spark, columns)
+        made = open_table(table).text(self._spark, columns)
+        return refuse(made) if isinstance(made, str) else made
 
-    def stream_splits(self, name: Name, columns: Schema) -> SplitTable | str:
+    def stream_splits(self, name: Name, columns: Schema) -> SplitTable:
         """Return the splits of a stream that tasks read. See `planner.catalog.Catalog`."""
         table = self._table(name)
         if table is None:
-            return f"Spark reads {'.'.join(name)}"
+            refuse(f"Spark reads {'.'.join(name)}")
         if self._reading.is_simulated:
-            return "the simulator passes its rows"
+            refuse("the simulator passes its rows")
         self.start_spark()
-        return open_table(table).stream_scan(self._spark, columns)
+        made = open_table(table).stream_scan(self._spark, columns)
+        return refuse(made) if isinstance(made, str) else made
 
     def computed_columns(self, name: Name) -> Mapping[str, exp.Expr]:
         """Return the computed columns of a session table. See `planner.catalog.Catalog`."""
@@ -499,7 +503,7 @@ class SessionCatalog:
         """Return the tree of a table's expression. See `planner.catalog.Catalog`."""
         return self.expressions.tree(text)
 
-    def slice_tables(self, base: str) -> Sequence[SliceTable | str]:
+    def slice_tables(self, base: str) -> Sequence[SliceTable | Refusal]:
         """Return the materialized tables over a base table. See `planner.catalog.Catalog`."""
         return self.slices.tables(base)
 
@@ -508,12 +512,12 @@ class SessionCatalog:
         table: SliceTable,
         range_us: tuple[int | None, int | None],
         columns: Schema | None,
-    ) -> SliceFiles | str:
+    ) -> SliceFiles:
         """Return the files of a materialized table. See `planner.catalog.Catalog`."""
         try:
             return self.slices.files(table, range_us, columns)
         except SqlwinError as error:
-            return error.message
+            refuse(error.message)
 
     def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
         """Return the output columns of a query by Spark's analyser.

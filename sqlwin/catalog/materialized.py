@@ -16,6 +16,7 @@ from runtime.files import is_local_path
 from runtime.names import quote_name
 from runtime.records import from_text
 from runtime.redaction import MASKED, Mask
+from runtime.refusal import Refusal, refuse
 from runtime.slices.changes import changes, current_file
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.slices import SliceFiles, SliceTable, inserted_rows
@@ -56,8 +57,8 @@ class Tables(Protocol):
     def spark_table(self, name: Name) -> TableSpec | None:
         """Return a table of Spark's session catalog, or None."""
 
-    def scan_source(self, name: Name, columns: Schema) -> ScanSource | SplitTable | str:
-        """Return the files of a table for the Arrow scan, or the reason why it cannot read them."""
+    def scan_source(self, name: Name, columns: Schema) -> ScanSource | SplitTable:
+        """Return the source of an Arrow scan. See `planner.catalog.Catalog`."""
 
 
 def place_of_slices(spark: SparkSession, path: str) -> TablePlace:
@@ -136,12 +137,12 @@ class OpenTables:
         n_rows = sum(file.n_rows for file in stored.files)
         return f"{n_rows:,} partials, version {stored.version}"
 
-    def tables(self, base: str) -> Sequence[SliceTable | str]:
+    def tables(self, base: str) -> Sequence[SliceTable | Refusal]:
         """Return the materialized tables over a base table, ordered by name.
 
-        An unreadable table is represented by its name and the reason.
+        An unreadable table is represented by a refusal, which names it.
         """
-        tables: list[SliceTable | str] = []
+        tables: list[SliceTable | Refusal] = []
         for entry in self._catalog.entries.materialized():
             name = ".".join(entry.name)
             is_rows = base == inserted_rows(name).lower()
@@ -152,7 +153,7 @@ class OpenTables:
                 stored = self.stored(entry.path, name)
             except SqlwinError as error:
                 # Queries can still read the base table.
-                tables.append(f"{name}: {error.message}")
+                tables.append(Refusal(error.message).of(name))
                 continue
             is_base = stored.form.base in bases and self.other_table(entry.definition) is None
             if is_base or is_rows:
@@ -171,12 +172,13 @@ class OpenTables:
 
     def files(
         self, table: SliceTable, range_us: tuple[int | None, int | None], columns: Schema | None
-    ) -> SliceFiles | str:
-        """Return a table's files and uncovered base files, or the reason why the table is stale.
+    ) -> SliceFiles:
+        """Return a table's files and uncovered base files.
 
         Without columns, the base table is not inspected.
 
         Raises:
+            Refused: The table is stale.
             SqlwinError: A table cannot be read.
         """
         stored = self.stored(table.path, table.name)
@@ -204,13 +206,13 @@ class OpenTables:
         base = next(named, table.form.base)
         source = self._catalog.scan_source(name_parts(base), columns)
         if not isinstance(source, ScanSource):
-            return source if isinstance(source, str) else f"{base} is not a table of files"
+            refuse(f"{base} is not a table of files")
         all_files = (*source.files, *source.others)
         now = list(map(current_file, all_files))
         difference = changes(now, stored.manifest)
         if difference.n_changed or difference.n_gone:
             n_files = difference.n_changed + difference.n_gone
-            return (
+            refuse(
                 f"{n_files} file{'s' * (n_files > 1)} of {base} changed or disappeared since the "
                 f"last refresh of {table.name}"
             )

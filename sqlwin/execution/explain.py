@@ -19,6 +19,7 @@ from planner.plan import Plan
 from planner.sql.depth import deep_trees
 from runtime.connectors.registry import open_table
 from runtime.errors import AnalysisError, SqlwinError
+from runtime.refusal import Refusal
 from runtime.spec.steps import PlanNode
 from runtime.spec.table import TableSpec
 from sqlwin.execution.in_process import with_place
@@ -186,7 +187,7 @@ class Explanations:
             place = self._plans.place_of_insert(plan, table, statement.columns, statement.static)
         else:
             place = self._plans.in_process(plan)
-        if isinstance(place, str):
+        if isinstance(place, Refusal):
             return None
         from sqlwin.execution.analyze_in_process import measure_in_process
         from sqlwin.execution.statement_sets import Inserts
@@ -201,10 +202,10 @@ class Explanations:
         with self._plans.errors_of(statement.text):
             return measure_in_process(document, place, run)
 
-    def _place_of_new_table(self, statement: CreateTable, plan: Plan) -> InProcessStep | str:
+    def _place_of_new_table(self, statement: CreateTable, plan: Plan) -> InProcessStep | Refusal:
         """Return the step that computes the rows of CREATE TABLE AS, or why Spark runs it."""
         place = self._plans.in_process(plan)
-        if isinstance(place, str):
+        if isinstance(place, Refusal):
             return place
         from sqlwin.catalog.definitions import Definitions
 
@@ -308,7 +309,7 @@ class Explanations:
         plans = self._plans.plans_together(inserts, has_sinks=False)
         tables = [target_of(self._plans.catalog, insert) for insert in inserts]
         places = self._plans.places_of_set(inserts, plans, tables)
-        if isinstance(places, str):
+        if isinstance(places, Refusal):
             return [with_place(document, places) for document in documents]
         return [
             with_place(document, place) for document, place in zip(documents, places, strict=True)

@@ -15,6 +15,7 @@ from planner.nodes.logical import Node
 from planner.nodes.windows import notes_on_windows
 from planner.optimizer import Options, ParallelismOptions
 from planner.plan import Plan
+from runtime.refusal import Refusal, tried
 from runtime.spec.exchange import MergedWindows
 from runtime.spec.in_process.relations import DatabaseRows, LocalRows
 from runtime.spec.in_process.step import InProcessStep
@@ -69,7 +70,7 @@ def in_process(
     target: Target | None = None,
     *,
     is_spark_chosen: bool,
-) -> InProcessStep | str:
+) -> InProcessStep | Refusal:
     """Return the step that computes a plan's rows in this process, or why Spark computes them.
 
     Args:
@@ -82,7 +83,8 @@ def in_process(
     """
     slice_bytes = int(config.get("sqlwin.materialized.in-process-bytes"))
     limits = Limits(slice_bytes, most_file_bytes(config, is_spark_chosen=is_spark_chosen))
-    return lower_in_process(plan.physical, time_zone, limits, catalog, types_of_local, target)
+    context = (limits, catalog, types_of_local, target)
+    return tried(lower_in_process, plan.physical, time_zone, *context)
 
 
 def most_file_bytes(config: Config, *, is_spark_chosen: bool) -> int | None:
@@ -113,11 +115,11 @@ def query_notes(query: exp.Query, catalog: SessionCatalog, bound: Node) -> tuple
     return tuple(dict.fromkeys(notes))
 
 
-def with_place(document: QueryDocument, place: InProcessStep | str) -> QueryDocument:
+def with_place(document: QueryDocument, place: InProcessStep | Refusal) -> QueryDocument:
     """Return the document of a query with the place where it runs."""
     if place == FILES_ON_SPARK:
         return document
-    if isinstance(place, str):
+    if isinstance(place, Refusal):
         text = f"on Spark: {place}"
     elif place.reads_slices:
         text = "in process: reads and merges slices without a Spark job"

@@ -26,6 +26,7 @@ from runtime.files import is_local_path
 from runtime.frames.arrow_rows import BatchRows, ProcessRows
 from runtime.frames.scan_counts import ScanCounts, StatementCounts, StatementScanCounts
 from runtime.frames.scan_source import store_of_scan, unlike_spark
+from runtime.refusal import Refusal
 from runtime.scan.request_cache import cache_requests
 from runtime.scan.stores import Store
 from runtime.spark.files import refuse_remote_streams, resolve
@@ -283,7 +284,7 @@ class Plans:
             return LoweredBatch(plan, None)
         return LoweredBatch(plan, lower(plan.physical, self.time_zone))
 
-    def in_process(self, plan: Plan, target: Target | None = None) -> InProcessStep | str:
+    def in_process(self, plan: Plan, target: Target | None = None) -> InProcessStep | Refusal:
         """Return the step that computes a batch query in this process, or why Spark runs it.
 
         Args:
@@ -292,14 +293,11 @@ class Plans:
         """
         if is_remote(self._spark):
             return FILES_ON_SPARK
-        chosen = is_chosen(self._spark)
-        place = in_process(
-            plan, self.config, self.catalog, self.time_zone, target, is_spark_chosen=chosen
-        )
-        if isinstance(place, str):
-            return place
+        context = (plan, self.config, self.catalog, self.time_zone, target)
+        place = in_process(*context, is_spark_chosen=is_chosen(self._spark))
         # settings that change the results of expressions
-        return unlike_spark(self._spark) or place
+        reason = unlike_spark(self._spark)
+        return place if reason is None or isinstance(place, Refusal) else Refusal(reason)
 
     def lower_stream(
         self, plan: Plan, measuring: Measuring | None = None, *, is_taken: bool = False
@@ -371,7 +369,7 @@ class Plans:
         table: TableSpec | None,
         columns: Sequence[str] = (),
         static: Sequence[tuple[str, str]] = (),
-    ) -> InProcessStep | str:
+    ) -> InProcessStep | Refusal:
         """Return the step that computes the rows of an INSERT written here, or why Spark writes.
 
         The step computes the columns of the table.
@@ -386,8 +384,8 @@ class Plans:
             AnalysisError: The query does not fit the table.
         """
         if table is None:
-            place = self.in_process(plan)
-            return place if isinstance(place, str) else "Spark writes tables of its catalog"
+            place, in_spark = self.in_process(plan), Refusal("Spark writes tables of its catalog")
+            return place if isinstance(place, Refusal) else in_spark
         from sqlwin.execution.inserts import target_columns
 
         tree = self.catalog.expressions.tree
@@ -395,17 +393,17 @@ class Plans:
             place = self.in_process(
                 plan, lambda query: target_columns(query, table, columns, static, tree)
             )
-        if isinstance(place, str):
+        if isinstance(place, Refusal):
             return place
         if (reason := open_table(table).why_spark_writes(self._spark)) is not None:
-            return reason
+            return Refusal(reason)
         if not open_table(table).takes(self.in_process_rows(plan, place).schema):
-            return "Spark casts the rows to the types of the table"
+            return Refusal("Spark casts the rows to the types of the table")
         return place
 
     def places_of_set(
         self, inserts: Sequence[Insert], plans: Sequence[Plan], tables: Sequence[TableSpec | None]
-    ) -> list[InProcessStep] | str:
+    ) -> list[InProcessStep] | Refusal:
         """Return the steps of the INSERTs of a set, or why Spark runs all of them.
 
         Args:
@@ -419,20 +417,22 @@ class Plans:
         queries = [insert.ast for insert in inserts]
         if reads_earlier_target(targets, queries, self.catalog, partial(resolve, self._spark)):
             # the files of a table are listed when its query is planned
-            return "an INSERT reads a table that an earlier one of the set writes"
+            return Refusal("an INSERT reads a table that an earlier one of the set writes")
         places: list[InProcessStep] = []
         for insert, plan, table in zip(inserts, plans, tables, strict=True):
             place = self.place_of_insert(plan, table, insert.columns, insert.static)
-            if isinstance(place, str):
+            if isinstance(place, Refusal):
                 is_general = place == FILES_ON_SPARK
-                return place if is_general else f"INSERT INTO {'.'.join(insert.name)}: {place}"
+                return place if is_general else place.of(f"INSERT INTO {'.'.join(insert.name)}")
             places.append(place)
         # windows that share partials read their files once
         reads = [read for place in places if not place.reads_slices for read in place.reads]
         once = [*{read for read in reads if read[0]}, *(read for read in reads if not read[0])]
         n_bytes = sum(files.bytes_of_rows for _, files in once)
         if n_bytes > (most_file_bytes(self.config, is_spark_chosen=is_chosen(self._spark)) or 0):
-            return "the INSERTs together read more bytes than 'sqlwin.in-process.max-bytes'"
+            return Refusal(
+                "the INSERTs together read more bytes than 'sqlwin.in-process.max-bytes'"
+            )
         return places
 
     def in_process_rows_of_set(

@@ -361,7 +361,7 @@ class Runner:
             plan = self.plans.plan(query, text)
             if not self.plans.is_stream(plan):
                 place = self.plans.in_process(plan)
-                if not isinstance(place, str):
+                if isinstance(place, InProcessStep):
                     return self._in_process_result(plan, place)
             lowered = self.plans.lower(plan, is_whole=True)
         self.plans.mark_jobs()
@@ -429,7 +429,7 @@ class Runner:
             message, notes = self._definitions.create_table(statement)
             return _ok(statement, message, notes)
         plan = self.plans.plan(query, statement.text)
-        place = "" if self.plans.is_stream(plan) else self.plans.in_process(plan)
+        place = None if self.plans.is_stream(plan) else self.plans.in_process(plan)
         lowered = self.plans.lower(plan)
         if isinstance(place, InProcessStep):
             rows = self.plans.in_process_rows(plan, place)
@@ -452,7 +452,7 @@ class Runner:
         try:
             with self.plans.errors_of(statement.text), self.plans.jobs_run():
                 if isinstance(place, InProcessStep) and self.plans.needs_spark_for(table):
-                    place, rows = "", self.plans.batch_rows(lowered)
+                    place, rows = None, self.plans.batch_rows(lowered)
                 fitted = replace(fit_rows(rows, table), are_ordered=is_ordered(query))
                 insert = partial(open_table(table).insert, fitted, overwrite=False)
                 if isinstance(place, InProcessStep):

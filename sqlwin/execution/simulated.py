@@ -13,8 +13,9 @@ from planner.lowering.given_tables import MomentCalls
 from planner.lowering.simulated import lower_simulated
 from planner.lowering.stream.steps import StreamSteps
 from planner.sql.depth import deep_trees
+from runtime.refusal import Refusal, tried
 from runtime.simulator.arrivals import Shape, overtaken_rows
-from runtime.simulator.check import SimulatedStream
+from runtime.simulator.check import NO_DEFINITION, SimulatedStream
 from runtime.simulator.tables import TableRows, order_of_times, table_rows
 from runtime.spec.in_process.simulated import SimulatedQuery
 from runtime.spec.steps import PlanNode
@@ -43,13 +44,13 @@ class Simulated:
     Attributes:
         query: Lowered query.
         options: Options of its stream, from settings.
-        definition: The query as a relation computed by definition, or why there is no definition.
+        definition: The query as a relation computed by definition, or why there is none.
         lowered: Stream as it runs on Spark, for its identity.
     """
 
     query: SimulatedQuery
     options: StreamOptions
-    definition: PlanNode | str = "it has none"
+    definition: PlanNode | Refusal = NO_DEFINITION
     lowered: LoweredStream | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -100,7 +101,7 @@ class Simulated:
 
 def resume(
     before: Simulated, after: Simulated, stream: SimulatedStream, rows: Mapping[str, pa.Table]
-) -> ChangedStream | str:
+) -> ChangedStream | Refusal:
     """Return a stream that resumes with another query, or the reason why it cannot.
 
     Args:
@@ -120,8 +121,8 @@ def resume(
     for simulated in (before, after):
         assert simulated.lowered is not None
         identities.append(identity_of(simulated.lowered, simulated.options, DEFAULT, str))
-    outcome = difference(*identities)
-    if isinstance(outcome, str):
+    outcome = tried(difference, *identities)
+    if isinstance(outcome, Refusal):
         return outcome
     numbers = {name.lower(): table.numbers for name, table in stream.tables.items()}
     tables = {
@@ -148,8 +149,8 @@ def _after_all_rows_us(tables: Mapping[str, TableRows]) -> int:
     return max((time for time in times if time is not None), default=0) + _DAY_US
 
 
-def simulate(plans: Plans, statement: Query | Insert) -> Simulated | str:
-    """Return a query as a stream for the simulator, or the reason why only Spark can run it.
+def simulate(plans: Plans, statement: Query | Insert) -> Simulated | Refusal:
+    """Return a query as a stream for the simulator, or why only Spark can run it.
 
     Args:
         plans: Planner of the session.
@@ -164,31 +165,33 @@ def simulate(plans: Plans, statement: Query | Insert) -> Simulated | str:
             with plans.catalog.simulate_streams():
                 plan = plans.plan(_without_order(statement.ast), statement.text)
                 if not plans.is_stream(plan):
-                    return "it reads no table that can be a stream"
+                    return Refusal("it reads no table that can be a stream")
                 lowered = plans.lower_stream(plan, is_taken=True)
                 context = (plans.catalog, plans.time_zone, types_of_local)
                 moments = MomentCalls(reads_watermark=lowered.reads_watermark)
                 steps = cast(StreamSteps, lowered.steps)  # of a single query
-                query = lower_simulated(steps, *context, moments)
+                query = tried(lower_simulated, steps, *context, moments)
                 for clocks in ({"reads_clock": True}, {"reads_clock_of_results": True}):
-                    if isinstance(query, str):
+                    if isinstance(query, Refusal):
                         # the reason may be a call of PROCTIME()
                         moments = replace(moments, **clocks)
-                        query = lower_simulated(steps, *context, moments)
-                definition = lower_definition(plan.bound, *context, moments)
+                        query = tried(lower_simulated, steps, *context, moments)
+                definition = tried(lower_definition, plan.bound, *context, moments)
         finally:
             plans.end()
-    if isinstance(query, str):
+    if isinstance(query, Refusal):
         return query
     options = stream_options(plans.config)
     if query.result_clock:
-        definition = "the processing time of results depends on the micro-batches"
+        definition = Refusal("the processing time of results depends on the micro-batches")
     if query.result_clock and (options.emits_updates or query.limit is not None):
-        return "processing time in results that are emitted again or limited depends on the cuts"
+        return Refusal(
+            "processing time in results that are emitted again or limited depends on the cuts"
+        )
     return Simulated(query, options, definition, lowered)
 
 
-def place_of(plans: Plans, statement: Query | Insert) -> InProcessStep | str:
+def place_of(plans: Plans, statement: Query | Insert) -> InProcessStep | Refusal:
     """Return the step that computes a batch query in this process, or why Spark runs it.
 
     Raises:

@@ -19,6 +19,7 @@ from runtime.connectors.registry import open_table
 from runtime.errors import SqlwinError
 from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.meter import Meter
+from runtime.refusal import Refusal
 from runtime.spark.files import resolve
 from runtime.spark.jobs import Outcome, run_interruptibly, run_side_by_side
 from runtime.spec.figures import count_text
@@ -144,7 +145,9 @@ class Inserts:
         written = "" if count is None else f" {count_text(count, 'rows')}"
         return InsertResult(statement.text, f"INSERT INTO {name}:{written or ' done'}", count)
 
-    def _start_insert(self, plan: Plan, statement: Insert, table: TableSpec | None) -> Stream | str:
+    def _start_insert(
+        self, plan: Plan, statement: Insert, table: TableSpec | None
+    ) -> Stream | Refusal:
         sink = into_table(statement, table)
         return start_stream(self._plans, self._plans.lower_stream(plan), sink, statement.text)
 
@@ -173,7 +176,7 @@ class Inserts:
 
     def _start_shared(
         self, text: str, inserts: Sequence[tuple[Insert, Plan, TableSpec | None]]
-    ) -> Stream | str:
+    ) -> Stream | Refusal:
         plans = self._plans
         names = tuple(".".join(insert.name) for insert, _, _ in inserts)
         sink = IntoTables(names, tuple(into_table(insert, table) for insert, _, table in inserts))
@@ -193,7 +196,7 @@ class Inserts:
         are_streams = [self._plans.is_stream(plan) for plan in plans]
         if not any(are_streams):
             places = self._plans.places_of_set(inserts, plans, tables)
-            if not isinstance(places, str):
+            if not isinstance(places, Refusal):
                 return self._run_in_process(statement, plans, places, tables)
         self._plans.catalog.start_spark()
         if all(are_streams):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from runtime.refusal import Refusal
 from runtime.spec.stream import KIND_COLUMN, ROW_KIND
 from runtime.spec.table import Column
 
@@ -64,7 +65,7 @@ class OpenStream:
 
     Attributes:
         start: Starts the query and passes its rows to the given function, one table per
-            micro-batch. Returns a text with the reason if there is nothing to run.
+            micro-batch. Returns why, if there is nothing to run.
         is_bounded: Whether it ends, because of bounded input or a LIMIT.
         status: Returns its status in one line, or None before the start.
         notes: Returns notes known at its end: how many rows were dropped, and why.
@@ -75,7 +76,7 @@ class OpenStream:
             `start`.
     """
 
-    start: Callable[[Callable[[pa.Table], None]], StartedStream | str]
+    start: Callable[[Callable[[pa.Table], None]], StartedStream | Refusal]
     is_bounded: bool
     status: Callable[[], str | None]
     notes: Callable[[], tuple[str, ...]]
@@ -161,7 +162,7 @@ def _run(opened: OpenStream, limit: int | None) -> Iterator[pa.RecordBatch]:
     if left <= 0:
         return
     stream = opened.start(take)
-    if isinstance(stream, str):
+    if isinstance(stream, Refusal):
         return
     try:
         while left > 0 and not opened.take_interrupt():

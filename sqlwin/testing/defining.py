@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from runtime.refusal import Refusal
 from runtime.simulator.check import SimulatedStream
 from runtime.simulator.compare import Difference, Row, difference, rows_of
 from runtime.simulator.tables import TableRows
@@ -38,8 +39,8 @@ def compare_with_definition(
         batch_rows: Rows of the batch query.
     """
     defined = stream.defined(rows)
-    if isinstance(defined, str):
-        return DefinitionCheck(beyond=defined)
+    if isinstance(defined, Refusal):
+        return DefinitionCheck(beyond=defined.reason)
     if defined.ties:
         return DefinitionCheck(beyond=defined.ties[0], ties=defined.ties)
     return DefinitionCheck(difference(defined.rows, batch_rows))

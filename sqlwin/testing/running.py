@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from runtime.errors import ErrorKind, SqlwinError
+from runtime.refusal import Refusal
 from runtime.simulator.arrivals import cut_at_every_row
 from runtime.simulator.changed_query import ChangedStream
 from runtime.simulator.check import (
@@ -43,6 +44,8 @@ OTHER_WINDOWS = (
     "without TO, a stream also adds the windows after the last row of a key that the watermark "
     "passes; a key without a row for 'sqlwin.fill.keep' ends"
 )
+
+ONLY_SPARK_TYPES = Refusal("only Spark knows the types of its expressions")
 
 # Opens a new session
 Connect = Callable[[], Session]
@@ -182,16 +185,16 @@ class _Run:
         try:
             with self._control.without_start_of_spark():
                 place = self._control.place_of(prepared.query)
-                if not isinstance(place, str):
+                if not isinstance(place, Refusal):
                     return self._rows(prepared)
         except NotStartedError:
-            place = "only Spark knows the types of its expressions"
+            place = ONLY_SPARK_TYPES
         except SqlwinError as error:
             raise prepared.located(error) from error
         rows = self._of_stream(prepared)
         if rows is not None:
             return rows
-        self._use_spark(place)
+        self._use_spark(place.reason)
         return self._rows(prepared)
 
     def _of_stream(self, prepared: PreparedCase) -> pa.Table | None:
@@ -205,7 +208,7 @@ class _Run:
         except SqlwinError:
             # the caller runs the query and reports why it fails
             return None
-        if isinstance(simulated, str):
+        if isinstance(simulated, Refusal):
             return None
         query = simulated.query
         needs_order = self._case.expect.ordered is not None or query.limit is not None
@@ -237,13 +240,13 @@ class _Run:
         except SqlwinError as error:
             raise prepared.located(error) from error
 
-    def _simulated(self, query: Query) -> Simulated | str:
-        """Return a query for the simulator, or the reason why it cannot run there."""
+    def _simulated(self, query: Query) -> Simulated | Refusal:
+        """Return a query for the simulator, or why it cannot run there."""
         try:
             with self._control.without_start_of_spark():
                 return self._control.simulated(query)
         except NotStartedError:
-            return "only Spark knows the types of its expressions"
+            return ONLY_SPARK_TYPES
 
     def _stream(self, prepared: PreparedCase) -> SimulatedStream | None:
         """Return the query as a stream over the rows of the case; None if it cannot be one."""
@@ -252,8 +255,8 @@ class _Run:
         except SqlwinError as error:
             if error.kind is not ErrorKind.STREAM or self._case.expect.error is not None:
                 raise prepared.located(error) from error
-            simulated = error.message
-        if isinstance(simulated, str):
+            simulated = Refusal(error.message)
+        if isinstance(simulated, Refusal):
             self._note(f"did not run as a simulated stream: {simulated}")
             return None
         self._first = simulated
@@ -402,15 +405,15 @@ class _Run:
         except SqlwinError as error:
             self._fail("the query of `restart` fails", error.report())
             return
-        if isinstance(after, str):
-            self._fail("the query of `restart` cannot run as a simulated stream", after)
+        if isinstance(after, Refusal):
+            self._fail("the query of `restart` cannot run as a simulated stream", after.reason)
             return
         changed = resume(self._first, after, stream, prepared.rows)
-        if isinstance(changed, str):
-            self._result.values["refused"] = changed
+        if isinstance(changed, Refusal):
+            self._result.values["refused"] = changed.reason
             if refused is None:
-                self._fail("the stream cannot resume with the SQL of `restart`", changed)
-            elif refused.lower() not in changed.lower():
+                self._fail("the stream cannot resume with the SQL of `restart`", changed.reason)
+            elif refused.lower() not in changed.reason.lower():
                 self._fail("the reason is another one", f"expected: {refused}\n{changed}")
             return
         if refused is not None:

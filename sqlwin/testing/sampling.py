@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.names import quote_name
+from runtime.refusal import Refusal
 from runtime.simulator.check import SimulatedStream, first_disagreement
 from runtime.simulator.compare import Difference, Row, difference
 from runtime.simulator.tables import Moment, moments_of
@@ -114,7 +115,7 @@ def _simulated(session: Session, path: Path, *, starts_spark: bool) -> Simulated
             raise
         except SqlwinError as error:
             raise place.with_position(error) from error
-    if isinstance(simulated, str):
+    if isinstance(simulated, Refusal):
         raise AnalysisError(f"the query of {path} cannot be simulated: {simulated}")
     return simulated
 
@@ -152,7 +153,7 @@ def _resume(
     given = before.stream(rows)
     stream = replace(given, shape=replace(given.shape, late=frozenset()))
     changed = resume(before, after, stream, rows)
-    if isinstance(changed, str):
+    if isinstance(changed, Refusal):
         return SimulationReport((f"the stream cannot resume with {path}: {changed}",), agrees=False)
     mismatch = changed.first_disagreement(seeds)
     if mismatch is not None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from runtime.compute.arrow.types import spark_type
 from runtime.errors import AnalysisError
+from runtime.refusal import Refusal
 from runtime.simulator.arrivals import cut_at_every_row
 from runtime.simulator.check import disagreement, final_rows_of, first_disagreement
 from runtime.simulator.compare import Row, difference
@@ -22,7 +23,7 @@ from sqlwin.statements.nodes import Insert, Query
 from sqlwin.testing.defining import compare_with_definition
 from sqlwin.testing.differences import differences_text
 from sqlwin.testing.preparing import compute_in_process
-from sqlwin.testing.running import disagreement_text
+from sqlwin.testing.running import ONLY_SPARK_TYPES, disagreement_text
 from sqlwin.testing.tables import GivenTable, create_tables, rows_by_name
 
 _INSTANT = re.compile(r"\btimestamp\b")
@@ -72,8 +73,8 @@ def simulate_query(
             with control.without_start_of_spark():
                 simulated = control.simulated(statements[0])
         except NotStartedError:
-            simulated = "only Spark knows the types of its expressions"
-    if isinstance(simulated, str):
+            simulated = ONLY_SPARK_TYPES
+    if isinstance(simulated, Refusal):
         raise AnalysisError(f"the query cannot be simulated: {simulated}")
     stream = simulated.stream(rows_by_name(given))
     at_every_row = cut_at_every_row(stream.order, stream.shape)

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from planner.rules import RULE_NAMES
 from runtime.compute.arrow.types import spark_type
 from runtime.errors import ErrorKind, SqlwinError
+from runtime.refusal import Refusal
 from runtime.simulator.arrivals import cut_at_every_row
 from runtime.simulator.compare import Row, difference, final_rows
 from sqlwin.control import SessionControl
@@ -257,7 +258,7 @@ class Roads:
             if error.kind is ErrorKind.STREAM:
                 return None
             raise
-        return None if isinstance(simulated, str) else simulated
+        return None if isinstance(simulated, Refusal) else simulated
 
     def _batch_variants(self, query: RandomQuery) -> list[Variant]:
         """Return settings under which the batch query has another plan."""

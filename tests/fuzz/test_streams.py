@@ -28,6 +28,7 @@ from hypothesis.stateful import (
 )
 
 from runtime.errors import SqlwinError
+from runtime.refusal import Refusal
 from runtime.simulator.check import SimulatedStream
 from runtime.simulator.compare import Row, difference, final_rows
 from runtime.simulator.histories import Arrival, Batch, Crash, Write
@@ -86,9 +87,9 @@ class DrawnStream:
         items = [f"z.{_other_names(name)} AS {name}" for name in self.query.expected[0]]
         sql = f"SELECT {', '.join(items)} FROM ({_other_names(self.query.sql)}) AS z"
         after = SessionControl(session()[0]).simulated(parse_statement(sql))
-        assert not isinstance(after, str), after
+        assert not isinstance(after, Refusal), after
         changed = resume(self.simulated, after, self.stream, self.tables)
-        return None if isinstance(changed, str) else changed.change
+        return None if isinstance(changed, Refusal) else changed.change
 
 
 def _other_names(sql: str) -> str:
@@ -119,7 +120,7 @@ def drawn_stream(seed: int) -> DrawnStream | None:
         simulated = SessionControl(own).simulated(parse_statement(query.sql))
     except (NeedsSparkError, SqlwinError):
         return None
-    if isinstance(simulated, str):
+    if isinstance(simulated, Refusal):
         return None
     return DrawnStream(given, query, simulated, tables, simulated.stream(tables), delay_us)
 

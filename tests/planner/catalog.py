@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 from sqlglot import exp
 
 from planner.catalog import Schema, StreamTable
+from runtime.refusal import refuse
 from runtime.spec.slices import SliceTable
 from sqlwin.parser.parser import parse_query
 
@@ -52,14 +54,14 @@ class Catalog:
     def stream(self, name: tuple[str, ...]) -> StreamTable | None:
         return self._streams.get(name[-1])
 
-    def scan_source(self, name: tuple[str, ...], columns: Schema, filters: object = ()) -> object:
-        return "its files are read by Spark"
+    def scan_source(self, name: tuple[str, ...], columns: Schema, filters: object = ()) -> NoReturn:
+        refuse("its files are read by Spark")
 
     def text_source(self, name: tuple[str, ...], columns: Schema) -> None:
         return None
 
-    def stream_splits(self, name: tuple[str, ...], columns: Schema) -> str:
-        return "its files are read by Spark"
+    def stream_splits(self, name: tuple[str, ...], columns: Schema) -> NoReturn:
+        refuse("its files are read by Spark")
 
     def slice_tables(self, base: str) -> Sequence[SliceTable]:
         return ()

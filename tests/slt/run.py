@@ -20,6 +20,7 @@ import pyarrow as pa
 import sqlwin
 from runtime.errors import AnalysisError
 from runtime.frames.arrow_tables import cast_to_schema
+from runtime.refusal import Refusal
 from sqlwin.display.python_values import python_rows
 from sqlwin.result import Result, RowsResult, StreamedRows
 from sqlwin.result.in_process import InProcessRows
@@ -334,7 +335,7 @@ class FileRun:
 
         with self._settings((("execution.checkpointing.dir", str(checkpoints)),)):
             stream = result.data.opened.start(take)
-            assert not isinstance(stream, str), stream
+            assert not isinstance(stream, Refusal), stream
             stream.wait()
         for number, table in tables:
             batches = [cast_to_schema(batch, result.data.schema) for batch in table.to_batches()]

@@ -12,6 +12,7 @@ from planner.sql.build import is_flat_type, to_sql
 from planner.sql.nodes import FillItem, error_at
 from planner.sql.render import SparkSql
 from runtime.errors import AnalysisError, nearest
+from runtime.refusal import tried
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Constant
 from runtime.spec.steps import FillConstant, Filler, FillLinear, FillLocf
@@ -154,7 +155,7 @@ def constant_of(value: exp.Expr, type_: str, zone: str) -> Constant | None:
     elif not (is_text or is_typed):
         return None
     target = exp.Cast(this=literal.copy(), to=exp.DataType.build(type_, dialect=SparkSql))
-    made = to_arrow_expression(target, (), zone)
+    made = tried(to_arrow_expression, target, (), zone)
     if not isinstance(made, Constant) or made.type != type_ or made.value is None:
         return None
     bits = _LIMITS.get(type_)

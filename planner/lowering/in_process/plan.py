@@ -9,15 +9,22 @@ from sqlglot import exp
 
 from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.shared_partials import share_partials
+from planner.arrow.expressions import to_arrow_expression
 from planner.arrow.partials import arrow_partials
-from planner.arrow.scan_rows import Made, filter_rows, make_column, merged_windows
+from planner.arrow.scan_rows import (
+    Made,
+    filter_rows,
+    make_column,
+    merged_windows,
+    only_spark_produces,
+)
 from planner.catalog import Catalog
 from planner.lowering.in_process.relation import (
     SLICE_END,
     QueryScope,
     Relation,
     TypesOfLocal,
-    arrow_condition,
+    refusals_in_process,
     renamed_as,
 )
 from planner.lowering.in_process.select import SelectLowering
@@ -50,7 +57,7 @@ from planner.nodes.physical import (
 from planner.nodes.sql_words import sql_words
 from planner.sql.build import column, is_flat_type
 from planner.streams.ranked_rows import rank_order, ranking
-from runtime.refusal import Refused, refuse
+from runtime.refusal import Refusal, Refused, refuse
 from runtime.shown_types import shown_type
 from runtime.spec.exchange import (
     ExchangeStep,
@@ -93,7 +100,9 @@ class Limits:
 
 
 # Reason for all queries of a session with a Spark chosen by the user
-FILES_ON_SPARK = "the session has its own Spark (--master, master=, spark= or spark-submit)"
+FILES_ON_SPARK = Refusal(
+    "the session has its own Spark (--master, master=, spark= or spark-submit)"
+)
 _ONLY_SPARK_READS = "only Spark can read some of its files"
 
 
@@ -104,8 +113,8 @@ def lower_in_process(
     catalog: Catalog,
     types_of_local: TypesOfLocal,
     target: Target | None = None,
-) -> InProcessStep | str:
-    """Return the step that computes a plan in this process, or the reason for using Spark.
+) -> InProcessStep:
+    """Return the step that computes a plan in this process.
 
     Args:
         plan: A physical plan.
@@ -116,21 +125,20 @@ def lower_in_process(
         target: Columns of the table that the rows are written to. None: the columns of the query.
 
     Raises:
+        Refused: Spark has to compute it.
         SqlwinError: `target` refuses the columns of the query.
     """
     slices = list(plan.find_all(SliceScan))
     if limits.file_bytes is None and not slices:
-        return FILES_ON_SPARK
+        raise Refused(FILES_ON_SPARK)
     if sum(map(_bytes, slices)) > limits.slice_bytes and slices:
-        return "its slices have more bytes than 'sqlwin.materialized.in-process-bytes'"
+        refuse("its slices have more bytes than 'sqlwin.materialized.in-process-bytes'")
     lowering = PlanLowering(catalog, zone, types_of_local, limits.file_bytes)
-    try:
+    with refusals_in_process():
         relation, schema = lowering.node(plan), plan.schema
         if target is not None:
             relation, schema = write_columns(relation, schema, target, zone)
         return InProcessStep(lowering.project(relation, schema), schema)
-    except Refused as reason:
-        return str(reason).replace("by the scan", "in this process")
 
 
 class PlanLowering(SelectLowering):
@@ -153,7 +161,7 @@ class PlanLowering(SelectLowering):
     def check_files(self, files: ScanSource | TextSource) -> None:
         """Check that this process may read files. See `SelectLowering`."""
         if self._file_bytes is None:
-            refuse(FILES_ON_SPARK)
+            raise Refused(FILES_ON_SPARK)
         if isinstance(files, ScanSource) and files.others:
             refuse(_ONLY_SPARK_READS)
         self._n_bytes += files.bytes_of_rows
@@ -235,7 +243,7 @@ class PlanLowering(SelectLowering):
         for part in node.schema:
             is_bound = any(key.name == part.name for key in node.window_keys)
             if is_bound and part.type != "timestamp_ntz":
-                made[part.name.lower()] = f"{part.name} is an instant, which only Spark can produce"
+                made[part.name.lower()] = only_spark_produces(part.name)
             else:
                 expr = finishes.get(part.name, column(part.name))
                 made[part.name.lower()] = make_column(expr, windows)
@@ -256,8 +264,7 @@ class PlanLowering(SelectLowering):
         whole = self.relation_of(rows, node.schema)
         if node.time_type == "timestamp_ntz":
             return whole
-        reason = f"{names[2]} is an instant, which only Spark can produce"
-        columns = {**whole.scan.columns, names[2].lower(): reason}
+        columns = {**whole.scan.columns, names[2].lower(): only_spark_produces(names[2])}
         return replace(whole, scan=replace(whole.scan, columns=columns))
 
     def _types(self, local: LocalRows, results: Sequence[Column]) -> Mapping[str, str]:
@@ -327,7 +334,7 @@ class PlanLowering(SelectLowering):
         condition = None
         if node.condition is not None:
             sides: tuple[Column, ...] = (*node.left.schema, *node.right.schema)
-            condition = arrow_condition(node.condition, sides, self.zone)
+            condition = to_arrow_expression(node.condition, sides, self.zone)
         rows = JoinedRows(left, right, node.join_type, keys, condition)
         return self.relation_of(rows, node.schema)
 

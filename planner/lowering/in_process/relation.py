@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from planner.arrow.expressions import to_arrow_expression
 from planner.arrow.partials import arrow_partials
 from planner.arrow.scan_rows import (
     Made,
@@ -23,7 +23,7 @@ from planner.nodes.logical import Node
 from planner.sql.build import (
     is_flat_type,
 )
-from runtime.refusal import refuse
+from runtime.refusal import Refused, refuse
 from runtime.shown_types import shown_type
 from runtime.spec.exchange import ExchangeStep, MergedWindows, WindowProjection
 from runtime.spec.expressions import ColumnRef, Constant, Expression, column_refs
@@ -125,8 +125,6 @@ class RelationLowering(WindowsLowering):
         if below is None:
             columns = self._columns(relation, read)
             text = self.catalog.text_source(relation.scan.table, columns)
-            if isinstance(text, str):
-                refuse(text)
             if text is not None:
                 self.check_files(text)
                 return TextRows(text, relation.scan.filters)
@@ -160,8 +158,6 @@ class RelationLowering(WindowsLowering):
             # Any column serves to count rows.
             columns = tuple(c for c in scan.schema if is_flat_type(c.type))[:1]
         source = self.catalog.scan_source(scan.table, columns, scan.filters)
-        if isinstance(source, str):
-            refuse(source)
         if isinstance(source, SplitTable) and source.is_read_in_process:
             return source
         if not isinstance(source, ScanSource):
@@ -241,7 +237,10 @@ def renamed_as(relation: Relation, schema: Schema) -> Relation:
     return renamed(relation, schema)
 
 
-def arrow_condition(expr: exp.Expr, schema: Schema, zone: str) -> Expression:
-    """Return a condition over some columns."""
-    made = to_arrow_expression(expr, schema, zone)
-    return refuse(made) if isinstance(made, str) else made
+@contextmanager
+def refusals_in_process() -> Iterator[None]:
+    """Name this process in refusals of a block, instead of the scan of the files of tasks."""
+    try:
+        yield
+    except Refused as refused:
+        refuse(refused.refusal.reason.replace("by the scan", "in this process"))

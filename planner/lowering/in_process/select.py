@@ -19,6 +19,7 @@ from planner.arrow.scan_rows import (
     Made,
     filter_rows,
     make_column,
+    required,
     table_rows,
 )
 from planner.catalog import column_named
@@ -44,7 +45,7 @@ from planner.sql.build import (
 )
 from planner.sql.parts import has_other_parts, operands, operands_alone
 from planner.streams.ranked_rows import rank_order
-from runtime.refusal import refuse
+from runtime.refusal import Refusal, refuse
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Constant, Expression, RankOrder
 from runtime.spec.in_process.relations import (
@@ -186,8 +187,7 @@ class SelectLowering(RelationLowering):
     def _constant(self, expr: exp.Expr) -> Expression:
         if isinstance(expr, exp.Null):
             return Constant(None, VOID)
-        made = to_arrow_expression(expr, (), self.zone)
-        return refuse(made) if isinstance(made, str) else made
+        return to_arrow_expression(expr, (), self.zone)
 
     def _union(self, query: exp.Union, scope: QueryScope) -> Relation:
         """Return the rows of chained UNION ALLs of equal columns."""
@@ -218,14 +218,9 @@ class SelectLowering(RelationLowering):
             value = make_column(item.expr, below.scan, False)
             name = bare_column(item.expr)
             plain = None if name is None else column_named(below.scan.schema, name)
-            if not isinstance(value, str):
-                type_ = value.type
-            elif plain is not None:
-                type_ = plain.type
-            else:
-                refuse(value)
+            typed = plain if plain and isinstance(value, Refusal) else required(value)
             columns[item.name.lower()] = value
-            schema.append(Column(item.name, type_))
+            schema.append(Column(item.name, typed.type))
         if len(columns) < len(items):
             refuse("two columns have the same name")
         return replace(below, scan=replace(below.scan, schema=tuple(schema), columns=columns))

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from planner.arrow.calls import VOID, cast
-from planner.arrow.scan_rows import Made, make_column
+from planner.arrow.scan_rows import Made, make_column, required
 from planner.catalog import Schema
 from planner.lowering.in_process.relation import Relation
-from runtime.refusal import refuse
+from runtime.refusal import Refusal, refuse
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Constant
 from runtime.spec.table import Column
@@ -63,16 +63,15 @@ def write_columns(
         elif isinstance(column.value, int):
             source = schema[column.value]
             value, nullable = relation.scan.columns[names[column.value]], source.nullable
-            if not isinstance(value, str) and value.type != source.type:
+            if not isinstance(value, Refusal) and value.type != source.type:
                 refuse(f"{source.name} is {shown_type(source.type)}, which only Spark can produce")
         else:
             value, nullable = make_column(column.value, relation.scan, False), True
-        if isinstance(value, str):
-            refuse(value)
+        expression = required(value)
         if column.type is not None:
-            value = cast(value, column.type, zone)
-        made[column.name.lower()] = value
-        columns.append(Column(column.name, value.type, nullable))
+            expression = cast(expression, column.type, zone)
+        made[column.name.lower()] = expression
+        columns.append(Column(column.name, expression.type, nullable))
     if len(made) < len(columns):
         refuse("two columns have the same name")
     scan = replace(relation.scan, schema=tuple(columns), columns=made)

@@ -61,7 +61,7 @@ from planner.streams.refusals import (
 from planner.streams.tables import arrives_at_once, stream_tables, streams_of
 from planner.streams.time_columns import is_processing_time
 from planner.streams.update_identity import ranked_keys, updated_aggregate
-from runtime.refusal import Refusal
+from runtime.refusal import Refusal, Refused
 from runtime.spec.expressions import Expression
 from runtime.spec.in_process.relations import JoinedRows, RankedRows
 from runtime.spec.local import LocalStep, SqlRows, Streaming
@@ -280,15 +280,15 @@ class WholeWindowsLowering(OperatorLowering):
         if node.condition is None or node.join_type == "Inner":
             return None
         schema = node.left.schema + node.right.schema
-        condition = to_arrow_expression(node.condition, schema, self.zone)
-        if isinstance(condition, str):
+        try:
+            return to_arrow_expression(node.condition, schema, self.zone)
+        except Refused as refused:
             raise StreamRefusal(
                 "this ON condition of a join of windows cannot be evaluated on a "
-                f"stream: {condition}",
+                f"stream: {refused}",
                 f"compute it before the join as a column of each side; {BATCH}",
                 span_of(node.condition) or node.place,
-            )
-        return condition
+            ) from refused
 
     @contextmanager
     def _lockstep(self, node: Node) -> Iterator[None]:

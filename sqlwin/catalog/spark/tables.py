@@ -17,6 +17,7 @@ from runtime.errors import CatalogError
 from runtime.files import as_uri
 from runtime.frames.scan_source import scan_source
 from runtime.names import quote_name
+from runtime.refusal import refuse
 from runtime.scan.files import NotScannable, partition_pair
 from runtime.spark.exceptions import spark_error
 from runtime.spark.files import resolve
@@ -99,8 +100,12 @@ class SparkTables:
             ) from error
         return table_from_description(shown, json.loads(row[0]))
 
-    def source(self, table: TableSpec, columns: Schema) -> ScanSource | str:
-        """Return the files of a table for the Arrow scan, or the reason why it cannot read them."""
+    def source(self, table: TableSpec, columns: Schema) -> ScanSource:
+        """Return the files of a table for the Arrow scan.
+
+        Raises:
+            Refused: The scan cannot read them.
+        """
         options = table.option_map
         path = options[_PATH]
         # List Spark's files first: a file added in between is then skipped rather than read
@@ -108,11 +113,9 @@ class SparkTables:
         partition_files = (
             self._files_of_partitions(table) if options[_TRACKED] == _CATALOG else None
         )
-        if isinstance(partition_files, str):
-            return partition_files
         source = scan_source(self._spark, path, columns)
         if isinstance(source, NotScannable):
-            return source.reason
+            refuse(source.reason)
         root = as_uri(resolve(self._spark, path))
         partition_columns = tuple(column.lower() for column in table.partitioned_by)
         for file in (*source.files, *source.others):
@@ -121,7 +124,7 @@ class SparkTables:
                 partition_pair(directory, file.path)[0].lower() for directory in directories
             )
             if named != partition_columns:
-                return f"{file.path} is not in a partition directory of the table"
+                refuse(f"{file.path} is not in a partition directory of the table")
         if partition_files is None:
             return source
 
@@ -132,8 +135,12 @@ class SparkTables:
             source, files=files_of_partition(source.files), others=files_of_partition(source.others)
         )
 
-    def _files_of_partitions(self, table: TableSpec) -> frozenset[str] | str:
-        """Return the file URIs of tracked partitions, or the reason why they cannot be read."""
+    def _files_of_partitions(self, table: TableSpec) -> frozenset[str]:
+        """Return the file URIs of tracked partitions.
+
+        Raises:
+            Refused: They cannot be read.
+        """
         called = quote_name(*full_name(table).split("."))
         root = as_uri(resolve(self._spark, table.option_map[_PATH]))
         # Spark caches file listings.
@@ -144,9 +151,9 @@ class SparkTables:
             # A partition can be anywhere, even inside another partition's directory.
             is_below = file.startswith(f"{root}/")
             if not is_below or "/".join(_directories(file, root)) not in partitions:
-                return f"the partition of file {file} is outside the table's directory {root}"
+                refuse(f"the partition of file {file} is outside the table's directory {root}")
         if len(set(files)) < len(files):
-            return f"several partitions share a directory below {root}"
+            refuse(f"several partitions share a directory below {root}")
         return frozenset(files)
 
 

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from planner.sql.build import to_sql
 from runtime.errors import AnalysisError
+from runtime.refusal import Refusal
 from runtime.slices.append import InsertedRows, append
 from runtime.slices.refresh import check_form
 from runtime.spec.figures import count_text
@@ -26,12 +27,12 @@ _ROWS = "rows"
 
 def insert_into_slices(
     plans: Plans, statement: Insert, entry: MaterializedTable
-) -> InsertResult | Stream | str:
+) -> InsertResult | Stream | Refusal:
     """Insert rows into the slices of a materialized table.
 
     Returns:
         For a batch, the INSERT's result. For a stream, the stream that inserts the rows of each
-            micro-batch, or the reason why there is nothing to do.
+            micro-batch, or why there is nothing to do.
 
     Raises:
         SqlwinError: The query does not match the definition, or its rows cannot be read.

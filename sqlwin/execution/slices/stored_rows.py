@@ -19,6 +19,7 @@ from planner.nodes.physical import (
 from planner.plan import Plan
 from planner.sql.build import alias, identifier, relation
 from runtime.errors import AnalysisError, SqlwinError
+from runtime.refusal import Refused
 from runtime.slices.build import BaseRows
 from runtime.slices.refresh import PlannedRows
 from runtime.spec.local import ArrowBuffer, FileScan, LocalStep
@@ -118,10 +119,12 @@ def _stored_aggregation(
     plans: Plans, plan: Plan
 ) -> tuple[LocalWindowAggregate, LocalForm, LocalExpressions]:
     node = _local_aggregate(plan)
-    form = local_form(node, plans.catalog, plans.time_zone)
-    if isinstance(form, str):
-        words = ("SESSION",) if isinstance(node.window, SessionWindow) else _words(form)
-        raise _cannot_store(form, words)
+    try:
+        form = local_form(node, plans.catalog, plans.time_zone)
+    except Refused as refused:
+        reason = refused.refusal.reason
+        words = ("SESSION",) if isinstance(node.window, SessionWindow) else _words(reason)
+        raise _cannot_store(reason, words) from refused
     expressions = local_expressions(
         node.input, node.keys, node.plans, node.time_column, plans.catalog, plans.time_zone
     )

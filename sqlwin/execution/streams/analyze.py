@@ -31,6 +31,7 @@ from runtime.errors import ExecutionError
 from runtime.frames.meter import Measured, Meter
 from runtime.frames.reports import BatchReport, recent_reports
 from runtime.local.streaming.progress import SOURCE_ROWS
+from runtime.refusal import Refusal
 from runtime.spark.session import forget_connection
 from runtime.streaming.source_reads import rows_read
 from runtime.streaming.status import OperatorStatus, state_sizes
@@ -44,7 +45,7 @@ _POLL_SECONDS = 0.2
 def analyzed_stream(
     query: QueryDocument,
     spark: SparkSession,
-    stream: Stream | str,
+    stream: Stream | Refusal,
     meter: Meter,
     seconds: float | None,
     take_interrupt: Callable[[], bool],
@@ -56,7 +57,7 @@ def analyzed_stream(
     Args:
         query: Document from `planner.explain.build.query_document`.
         spark: Spark session.
-        stream: Running stream, or a text if there is nothing to run.
+        stream: Running stream, or why there is nothing to run.
         meter: Meter of the stream.
         seconds: Run time if the input does not end. None: until Ctrl-C.
         take_interrupt: Returns whether the user wants it to end, where Ctrl-C raises no
@@ -65,7 +66,7 @@ def analyzed_stream(
     Raises:
         SqlwinError: The stream fails, or there is nothing to run.
     """
-    if isinstance(stream, str):
+    if isinstance(stream, Refusal):
         raise ExecutionError(
             f"EXPLAIN ANALYZE has nothing to run: {stream}",
             hint="SET 'execution.checkpointing.dir' to another directory, or RESET it",

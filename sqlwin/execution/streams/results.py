@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from planner.sql.nodes import WINDOW_COLUMNS
+from runtime.refusal import Refusal
 from runtime.sinks.stream_sinks import Take
 from runtime.spec.figures import count_text
 from runtime.spec.stream import KIND_COLUMN
@@ -51,7 +52,7 @@ class StreamQuery:
         self._run = plans.run
         self._started: list[Stream] = []
 
-    def start(self, take: Take) -> Stream | str:
+    def start(self, take: Take) -> Stream | Refusal:
         """Start a stream that passes its rows to a function, or return why there is nothing to do.
 
         Raises:
@@ -142,12 +143,12 @@ class StartedInsert:
 
     Attributes:
         name: Name of the table.
-        stream: Stream that runs it, or the reason why there is nothing to do.
+        stream: Stream that runs it, or why there is nothing to do.
         number: Number among the INSERTs of the stream. None: it is the only one.
     """
 
     name: Name
-    stream: Stream | str
+    stream: Stream | Refusal
     number: int | None = None
 
 
@@ -184,9 +185,9 @@ def _await_inserts(text: str, started: Sequence[StartedInsert], waits: bool) -> 
     running: Stream | None = None
     for insert in started:
         name, stream, number = ".".join(insert.name), insert.stream, insert.number
-        if isinstance(stream, str):
+        if isinstance(stream, Refusal):
             messages.append(f"INSERT INTO {name}: nothing to do")
-            notes.append(stream)
+            notes.append(stream.reason)
             counts.append(0)
             continue
         if stream.setup.is_bounded or waits:

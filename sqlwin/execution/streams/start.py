@@ -16,6 +16,7 @@ from runtime.errors import AnalysisError, ExecutionError
 from runtime.file_owner import check_only_we_write
 from runtime.files import Files, is_local_path
 from runtime.frames.job_properties import retrying
+from runtime.refusal import Refusal
 from runtime.sinks.late_rows import LateTable
 from runtime.sinks.lookup_caches import LookupCaches
 from runtime.sinks.stream_sinks import StreamRun
@@ -75,7 +76,9 @@ from sqlwin.execution.streams.sinks import (
 )
 
 
-def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: str) -> Stream | str:
+def start_stream(
+    plans: Plans, lowered: LoweredStream, sink: StreamSink, text: str
+) -> Stream | Refusal:
     """Start a stream, or return why there is nothing to do.
 
     Args:
@@ -106,7 +109,9 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         identity = resume_identity(checkpoint, identity)
         plans.add_notes(resume_notes(spark, files, checkpoint))
         if checkpoint.has_ended:
-            return f"the input ended in an earlier run with the checkpoint {place.directory}"
+            return Refusal(
+                f"the input ended in an earlier run with the checkpoint {place.directory}"
+            )
         control_sources = ControlSources(checkpoint.end_of_input, checkpoint.file_lists)
         undo.callback(control_sources.stop)
         options = replace(
@@ -277,7 +282,7 @@ def checkpoint_section(plans: Plans, lowered: LoweredStream, sink: StreamSink) -
     verdict = preview_checkpoint(files, place.directory, identity, plans.config.mask)
     if verdict is None:
         outlook = "new"
-    elif isinstance(verdict, str):
+    elif isinstance(verdict, Refusal):
         outlook = f"refused, because it belongs to another query: {verdict}"
     else:
         changes = [change for operator in verdict for change in operator.changes]

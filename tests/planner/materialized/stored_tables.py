@@ -30,6 +30,7 @@ from runtime.compute.kernels.merge import merge_slices, merged_schema
 from runtime.compute.kernels.roll_up import roll_up_levels
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import aggregate, buffer_plan
+from runtime.refusal import Refusal, tried
 from runtime.scan.splits import plan_splits
 from runtime.spec.exchange import MergedWindows, SharedSlicesStep, WindowProjection
 from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, SliceRows, is_local
@@ -103,7 +104,7 @@ class Tables(SessionCatalog):
         table: SliceTable,
         range_us: tuple[int | None, int | None],
         columns: tuple[Column, ...] | None,
-    ) -> SliceFiles | str:
+    ) -> SliceFiles:
         self.asked.append(range_us)
         (result,) = (item for item in self.stored if item.table == table)
         if columns is None:
@@ -122,7 +123,6 @@ class Tables(SessionCatalog):
         """Store the slices of a query over some of its base's files, one slice file for each."""
         node = local_of(self.plan(sql, rewrites_to_slices=False).physical)
         form = local_form(node, self, self.zone)
-        assert not isinstance(form, str), form
         result = local_expressions(
             node.input, node.keys, node.plans, node.time_column, self, self.zone
         )
@@ -206,8 +206,9 @@ def rows_of(plan: Plan, catalog: Tables) -> Iterator[pa.RecordBatch]:
     types = {field.name: _ddl(field.type) for field in merged}
     projection = lower_projection(plan.physical, "UTC", types)
     assert isinstance(projection, WindowProjection)
-    step = lower_in_process(plan.physical, "UTC", Limits(1 << 30, None), catalog, types_of_local)
-    if not isinstance(step, str):
+    limits = Limits(1 << 30, None)
+    step = tried(lower_in_process, plan.physical, "UTC", limits, catalog, types_of_local)
+    if not isinstance(step, Refusal):
         for batch in ComputedRows(step).batches():
             # that windows have bounds is not known of what tasks make
             fields = [field.with_nullable(True) for field in batch.schema]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from planner.nodes.physical import SharedExchange, SliceScan
 from runtime.batch.in_process_partials import tables_in_process
+from runtime.refusal import Refusal
 from runtime.spec.local import ArrowBuffer, LocalStep
 from tests.marks import pairs
 from tests.oracle import MINUTE_US, OracleWindow
@@ -379,7 +380,7 @@ def test_slices_of_instants_belong_to_one_time_zone(tmp_path):
 
 
 def test_rows_are_read_where_a_materialized_table_is_broken(tables, monkeypatch):
-    monkeypatch.setattr(tables, "slice_tables", lambda base: ["m: there is nothing at /m"])
+    monkeypatch.setattr(tables, "slice_tables", lambda base: [Refusal("m: there is nothing at /m")])
     assert refusals(tables, query(WINDOWS[0], (), ["COUNT(*)"], "")) == [
         "m: there is nothing at /m"
     ]

@@ -9,6 +9,7 @@ import pytest
 from planner.lowering.in_process.plan import Limits, lower_in_process
 from runtime.batch.in_process import ComputedRows
 from runtime.batch.in_process_partials import types_of_local
+from runtime.refusal import Refusal, tried
 from tests.planner.materialized.stored_tables import Tables
 from tests.planner.materialized.test_answers import DEFINITION, rows
 
@@ -39,8 +40,9 @@ def tables(tmp_path_factory):
 
 def rows_in_process(tables, sql):
     plan = tables.plan(sql)
-    step = lower_in_process(plan.physical, "UTC", Limits(1 << 30, None), tables, types_of_local)
-    return None if isinstance(step, str) else ComputedRows(step)
+    limits = Limits(1 << 30, None)
+    step = tried(lower_in_process, plan.physical, "UTC", limits, tables, types_of_local)
+    return None if isinstance(step, Refusal) else ComputedRows(step)
 
 
 def answer(tables, sql):

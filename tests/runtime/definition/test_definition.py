@@ -11,6 +11,7 @@ from runtime.definition.aggregates import result_of
 from runtime.definition.order import compare, compare_rows, key_of
 from runtime.definition.windows import sessions_of, wall_clock, windows_of
 from runtime.errors import ExecutionError
+from runtime.refusal import Refusal
 from runtime.simulator.check import Defined
 from runtime.simulator.compare import difference
 from runtime.spec.expressions import RankOrder
@@ -189,8 +190,8 @@ def test_batch_has_the_rows_of_the_definition(name):
     ],
 )  # fmt: skip
 def test_a_query_beyond_the_definition_says_why(sql, reason):
-    text = stream(sql, ROWS).defined([0, 1])
-    assert isinstance(text, str) and reason in text
+    refusal = stream(sql, ROWS).defined([0, 1])
+    assert isinstance(refusal, Refusal) and reason in refusal.reason
 
 
 def test_a_rank_of_equal_rows_is_a_tie():

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from runtime.refusal import Refusal
 from runtime.simulator.changed_query import ChangedStream
 from runtime.simulator.histories import Arrival, Batch, Restart, StreamHistory
 from runtime.simulator.timeline import timeline
@@ -65,8 +66,8 @@ def test_windows_of_the_same_slices_resume():
     ],
 )
 def test_other_changes_are_refused_as_by_the_engine(change, reason):
-    text = _resumed(_query(**change))
-    assert isinstance(text, str) and reason in text
+    refusal = _resumed(_query(**change))
+    assert isinstance(refusal, Refusal) and reason in refusal.reason
 
 
 def test_a_history_that_forgets_the_state_fails():

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import sqlwin
+from runtime.refusal import Refusal
 from runtime.simulator.check import disagreement
 from runtime.simulator.compare import difference
 from runtime.spec.table import CHANGE_ORDER, CHANGE_SPLIT, IS_DELETED
@@ -114,7 +115,7 @@ def test_a_deletion_ends_the_last_version_of_its_key(own_session, words, left, r
     )
     expected = nested_loop(words, left, right)
     defined = of.defined(of.order)
-    assert not isinstance(defined, str), defined
+    assert not isinstance(defined, Refusal), defined
     assert difference(expected, defined.rows) is None
     for number in range(3):
         mismatch = disagreement(of, of.history(number), expected, number)

@@ -11,6 +11,7 @@ import sqlglot
 
 from planner.arrow.expressions import to_arrow_expression
 from runtime.compute.arrow.types import arrow_type
+from runtime.refusal import Refusal, tried
 from runtime.spec.expressions import Expression
 from runtime.spec.table import Column
 from sqlwin.parser.parser import SqlWinQueries
@@ -134,9 +135,9 @@ def parse(sql: str) -> sqlglot.exp.Expr:
     return sqlglot.parse_one(f"SELECT {sql}", dialect=SqlWinQueries).expressions[0]
 
 
-def translate(sql: str) -> Expression | str:
-    """Translate `sql` for the scan over SCHEMA; return the reason as text if that is impossible."""
-    return to_arrow_expression(parse(sql), SCHEMA, TIME_ZONE)
+def translate(sql: str) -> Expression | Refusal:
+    """Translate `sql` for the scan over SCHEMA, or return why that is impossible."""
+    return tried(to_arrow_expression, parse(sql), SCHEMA, TIME_ZONE)
 
 
 # Expressions that are valid for every row.

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 import sqlwin
 from runtime.redaction import DEFAULT
+from runtime.refusal import Refusal, tried
 from runtime.spark.files import resolve
 from runtime.streaming.identity import Identity, difference
 from sqlwin import windows as w
@@ -260,8 +261,10 @@ def differences(
     """Return by kind why streams could not resume."""
     result: dict[str, list[object]] = {}
     for kind, old in before.items():
-        compared = [difference(*pair) for pair in zip(old, after[kind], strict=True)]
-        other = [item for item in compared if isinstance(item, str) or any(o.changes for o in item)]
+        compared = [tried(difference, *pair) for pair in zip(old, after[kind], strict=True)]
+        other = [
+            item for item in compared if isinstance(item, Refusal) or any(o.changes for o in item)
+        ]
         if other:
             result[kind] = other
     return result
