@@ -1,4 +1,4 @@
-"""Find the Parquet files that the Arrow scan reads as Spark would, or the reason why it cannot."""
+"""Find the Parquet files that the Arrow scan reads as Spark would."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runtime.compute.wall_clock import is_known_zone
 from runtime.errors import SetupError
 from runtime.files import is_local_path
 from runtime.frames.file_jobs import file_checker
-from runtime.scan.files import NotScannable
+from runtime.refusal import refuse
 from runtime.scan.metadata import find_source
 from runtime.scan.paths import expand
 from runtime.scan.stores import Store, filesystem_of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Function that finds the files of a path, below some roots, for some columns, in a store or on this
 # machine
-Find = Callable[[str, Sequence[str], Sequence[Column], Store | None], ScanSource | NotScannable]
+Find = Callable[[str, Sequence[str], Sequence[Column], Store | None], ScanSource]
 
 # Settings that change how Spark reads Parquet files, with the values that the scan implements.
 _SETTINGS_OF_EXPRESSIONS = {
@@ -59,35 +59,38 @@ SETTINGS_OF_TEXT = {
 
 def scan_source(
     spark: SparkSession, path: str, columns: Sequence[Column], find: Find = find_source
-) -> ScanSource | NotScannable:
-    """Return a Parquet table for the Arrow scan, or the reason why it cannot be scanned.
+) -> ScanSource:
+    """Return a Parquet table for the Arrow scan.
 
     Args:
         spark: Session whose settings and file systems apply.
         path: File, directory or glob, local or in an object store.
         columns: Required columns with the names and types that Spark reports.
         find: Lists the files: `find_source`, or `find_stream_source` if more will arrive.
+
+    Raises:
+        Refused: It cannot be scanned.
     """
     if is_remote(spark):
-        return NotScannable("the files are on the host of the Spark Connect server")
+        refuse("the files are on the host of the Spark Connect server")
     if (reason := unlike_spark(spark, SETTINGS_OF_SCANS)) is not None:
-        return NotScannable(reason)
+        refuse(reason)
     root = resolve(spark, path)
     if is_local_path(root):
         return _find_files(spark, find, path, expand(root), columns, None)
     try:
         store = store_at(spark, root)
     except SetupError as error:
-        return NotScannable(error.message)
+        refuse(error.message)
     if store is None:
-        return NotScannable(f"{path} is on a file system that Arrow does not support")
+        refuse(f"{path} is on a file system that Arrow does not support")
     from runtime.scan.stored_files import StoredFiles
 
     try:
         filesystem_of(store)
         return _find_files(spark, find, path, expand(root, StoredFiles(store)), columns, store)
     except OSError as error:
-        return NotScannable(f"{path}: {error.strerror or error}")
+        refuse(f"{path}: {error.strerror or error}")
 
 
 def unlike_spark(
@@ -117,7 +120,7 @@ def _find_files(
     roots: Sequence[str],
     columns: Sequence[Column],
     store: Store | None,
-) -> ScanSource | NotScannable:
+) -> ScanSource:
     if find is find_source:
         check = file_checker(spark)
         can_spark = store is None or spark_reads(spark, roots[0] if roots else path)

@@ -1,4 +1,7 @@
-"""List the files of a table and parse the partition values in directory names."""
+"""List the files of a table and parse the partition values in directory names.
+
+Functions raise `Refused` where Spark treats a layout, a name or a value in its own way.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from runtime.commits import committed_files
 from runtime.files import LocalFiles
+from runtime.refusal import Refusal, Refused, refuse, tried
 from runtime.scan.request_cache import get_or_request
 from runtime.scan.stores import Store
 from runtime.shown_types import shown_type
@@ -26,13 +30,6 @@ NO_FILES = "there are no files"
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _INTS = range(-(2**31), 2**31)
 _INTEGER_BITS = {"int": 32, "bigint": 64}
-
-
-@dataclass(frozen=True)
-class NotScannable:
-    """Reason why the Arrow scan cannot read a table, shown by EXPLAIN. Catalyst reads it then."""
-
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -53,12 +50,11 @@ class Listing:
 
 def list_files(
     roots: Sequence[str], store: Store | None = None, *, is_flat: bool = False
-) -> Listing | NotScannable:
+) -> Listing:
     """List the files that Spark would read below some paths, sorted by name.
 
     As in Spark, names that begin with `_` or a dot are ignored, and directories named
-    `column=value` are partitions. Other layouts with special treatment in Spark (other directories,
-    files next to partition directories) are not scannable.
+    `column=value` are partitions.
 
     Args:
         roots: Absolute paths without wildcards, on this machine or in a store.
@@ -69,7 +65,12 @@ def list_files(
         from runtime.scan.stored_files import StoredFiles
 
         key = ("files", store, tuple(roots), is_flat)
-        return get_or_request(key, lambda: _list_stored(roots, StoredFiles(store), is_flat))
+        listing = get_or_request(
+            key, lambda: tried(_list_stored, roots, StoredFiles(store), is_flat)
+        )
+        if isinstance(listing, Refusal):
+            raise Refused(listing)
+        return listing
     files: list[tuple[str, tuple[tuple[str, str], ...]]] = []
     for root in roots:
         if os.path.isfile(root):
@@ -88,28 +89,26 @@ def list_files(
 
                 shown = committed_files(LocalFiles(), root, below)
                 files += [(path, partitions[path]) for path in shown]
-            except _OwnLayoutError as layout:
-                return NotScannable(str(layout))
             except OSError as error:
-                return NotScannable(f"{error.filename or root}: {error.strerror or error}")
+                refuse(f"{error.filename or root}: {error.strerror or error}")
         else:
-            return NotScannable(f"{root} is not a local file or directory")
+            refuse(f"{root} is not a local file or directory")
     return _listing(files, {})
 
 
 def _listing(
     files: Sequence[tuple[str, tuple[tuple[str, str], ...]]],
     stamps: Mapping[str, tuple[int, int]],
-) -> Listing | NotScannable:
+) -> Listing:
     if not files:
-        return NotScannable(NO_FILES)
+        refuse(NO_FILES)
     levels = {tuple(name for name, _ in partition) for _, partition in files}
     if len(levels) > 1:
-        return NotScannable("its directories have different partition columns")
+        refuse("its directories have different partition columns")
     return Listing(tuple(files), stamps)
 
 
-def _list_stored(roots: Sequence[str], files: StoredFiles, is_flat: bool) -> Listing | NotScannable:
+def _list_stored(roots: Sequence[str], files: StoredFiles, is_flat: bool) -> Listing:
     partitions: list[tuple[str, tuple[tuple[str, str], ...]]] = []
     stamps: dict[str, tuple[int, int]] = {}
     try:
@@ -130,10 +129,8 @@ def _list_stored(roots: Sequence[str], files: StoredFiles, is_flat: bool) -> Lis
                 below_root = path.removeprefix(root).strip("/")
                 directories = [] if is_flat else below_root.split("/")[:-1]
                 partitions.append((path, tuple(map(partition_pair, directories))))
-    except _OwnLayoutError as layout:
-        return NotScannable(str(layout))
     except OSError as error:
-        return NotScannable(f"{error.filename or roots[0]}: {error.strerror or error}")
+        refuse(f"{error.filename or roots[0]}: {error.strerror or error}")
     return _listing(partitions, stamps)
 
 
@@ -141,9 +138,7 @@ def _is_shown(below: str) -> bool:
     return not any(map(is_hidden, below.strip("/").split("/")))
 
 
-def partition_files(
-    listing: Listing, columns: Sequence[Column]
-) -> tuple[ScanFile, ...] | NotScannable:
+def partition_files(listing: Listing, columns: Sequence[Column]) -> tuple[ScanFile, ...]:
     """Return the files with their values of some partition columns.
 
     Args:
@@ -154,26 +149,18 @@ def partition_files(
     names = [name.lower() for name in listing.partition_columns]
     for column in columns:
         if column.type not in ("int", "bigint", "date", "string"):
-            return NotScannable(f"partition column {column.name} is {shown_type(column.type)}")
+            refuse(f"partition column {column.name} is {shown_type(column.type)}")
         positions.append(names.index(column.name.lower()))
     files = []
     for path, partition in listing.files:
-        values = []
-        for column, position in zip(columns, positions, strict=True):
-            value = _value(partition[position][1], column.type)
-            if isinstance(value, NotScannable):
-                return value
-            values.append(value)
-        files.append(ScanFile(path, tuple(values), (), *listing.stamps.get(path, ())))
+        pairs = zip(columns, positions, strict=True)
+        values = tuple(_value(partition[position][1], column.type) for column, position in pairs)
+        files.append(ScanFile(path, values, (), *listing.stamps.get(path, ())))
     return tuple(files)
 
 
 # Partition columns and texts of each file, by path
 _Partitions = dict[str, tuple[tuple[str, str], ...]]
-
-
-class _OwnLayoutError(Exception):
-    """Error for a directory layout that only Spark handles."""
 
 
 def _below(
@@ -183,7 +170,7 @@ def _below(
         shown = sorted((e for e in entries if not is_hidden(e.name)), key=lambda e: e.name)
     directories = [entry for entry in shown if entry.is_dir()]
     if directories and len(directories) < len(shown):
-        raise _OwnLayoutError(f"{directory} has both files and directories")
+        refuse(f"{directory} has both files and directories")
     for entry in shown:
         if not entry.is_dir():
             yield entry.path, partition
@@ -195,7 +182,7 @@ def partition_pair(name: str, path: str | None = None) -> tuple[str, str]:
     """Split a directory name into column and text; `path` is for errors."""
     column, equals, text = name.partition("=")
     if not (column and equals):
-        raise _OwnLayoutError(f"the directory {path or name} is not named column=value")
+        refuse(f"the directory {path or name} is not named column=value")
     return _unescape(column), _unescape(text)
 
 
@@ -223,22 +210,22 @@ def _unescape(text: str) -> str:
     def character(match: re.Match[str]) -> str:
         code = int(match[1], 16)
         if code >= 128:
-            raise _OwnLayoutError(f"the directory name {text} contains a non-ASCII escape")
+            refuse(f"the directory name {text} contains a non-ASCII escape")
         return chr(code)
 
     return _ESCAPE.sub(character, text)
 
 
-def _days(text: str) -> int | NotScannable:
+def _days(text: str) -> int:
     try:
         if len(text) == len("2024-01-31"):
             return (date.fromisoformat(text) - date(1970, 1, 1)).days
     except ValueError:
         pass
-    return NotScannable(f"Spark reads the partition value {text}")
+    refuse(f"Spark reads the partition value {text}")
 
 
-def _value(text: str, type_: str) -> int | str | NotScannable | None:
+def _value(text: str, type_: str) -> int | str | None:
     if text == _NULL:
         return None
     if type_ == "string":
@@ -247,8 +234,8 @@ def _value(text: str, type_: str) -> int | str | NotScannable | None:
         return _days(text)
     bits = _INTEGER_BITS[type_]
     if _INTEGER.fullmatch(text) is None or not text.isascii():
-        return NotScannable(f"the partition value {text} is not a valid {shown_type(type_)}")
+        refuse(f"the partition value {text} is not a valid {shown_type(type_)}")
     number = int(text)
     if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
-        return NotScannable(f"the partition value {text} is not a valid {shown_type(type_)}")
+        refuse(f"the partition value {text} is not a valid {shown_type(type_)}")
     return number

@@ -1,4 +1,7 @@
-"""Lake tables: files listed by a log or manifest, with columns matched by ID or name."""
+"""Lake tables: files listed by a log or manifest, with columns matched by ID or name.
+
+Functions raise `Refused` where the scan cannot read a file.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from itertools import pairwise
 
 import pyarrow.parquet as pq
 
-from runtime.scan.files import NotScannable
-from runtime.scan.metadata import find_misfit, is_flat, map_footers, read_footer
+from runtime.refusal import Refused, refuse
+from runtime.scan.metadata import check_types, is_flat, map_footers, read_footer
 from runtime.scan.pruning import ValueRange, can_be_true, range_of_value
 from runtime.scan.stores import Store
 from runtime.shown_types import shown_type
@@ -107,8 +110,8 @@ def scan_source_of(
     columns: Sequence[Column],
     filters: Sequence[Expression] = (),
     store: Store | None = None,
-) -> ScanSource | NotScannable:
-    """Return the files of a snapshot for the Arrow scan, or why it cannot read them.
+) -> ScanSource:
+    """Return the files of a snapshot for the Arrow scan.
 
     Reads the footer of every file not ruled out. A column missing from a file is NULL; other
     columns must be flat and of the table's type.
@@ -125,42 +128,32 @@ def scan_source_of(
     in_names: list[Column] = []
     for column in columns:
         if column.name.lower() not in column_of_name:
-            return NotScannable(f"{column.name} is a field of a struct")
+            refuse(f"{column.name} is a field of a struct")
         if not is_flat(column.type):
-            return NotScannable(f"column {column.name} is {shown_type(column.type)}")
+            refuse(f"column {column.name} is {shown_type(column.type)}")
         (in_names if column.name.lower() in names else in_files).append(column)
     lake_files = snapshot.prune(filters).files
     footers = read_footers([file.path for file in lake_files], store)
-    if isinstance(footers, NotScannable):
-        return footers
     positions = [names.index(column.name.lower()) for column in in_names]
     lake_columns = [column_of_name[column.name.lower()] for column in in_files]
     files, n_rows = [], 0
     for file, footer in zip(lake_files, footers, strict=True):
-        stored = stored_names(footer, lake_columns, file.needed)
-        if isinstance(stored, NotScannable):
-            return NotScannable(f"{stored.reason} in {file.path}")
+        stored = stored_names(file.path, footer, lake_columns, file.needed)
         as_stored = [
             Column(name, column.type)
             for column, name in zip(in_files, stored, strict=True)
             if name is not None
         ]
-        misfit = find_misfit(file.path, footer, as_stored)
-        if misfit is not None:
-            return misfit
+        check_types(file.path, footer, as_stored)
         n_rows += footer.num_rows
         values = tuple(file.partition[position] for position in positions)
         files.append(ScanFile(file.path, values, stored))
     return ScanSource(snapshot.path, tuple(files), tuple(in_files), tuple(in_names), n_rows=n_rows)
 
 
-def read_footers(
-    paths: Sequence[str], store: Store | None = None
-) -> list[pq.FileMetaData] | NotScannable:
-    """Read the footers of files in parallel; return the first failure instead if there is one."""
-    footers = map_footers([*map(ScanFile, paths)], lambda file: read_footer(file, store), store)
-    unread = (footer for footer in footers if isinstance(footer, NotScannable))
-    return next(unread, footers)
+def read_footers(paths: Sequence[str], store: Store | None = None) -> list[pq.FileMetaData]:
+    """Read the footers of files in parallel."""
+    return map_footers([*map(ScanFile, paths)], lambda file: read_footer(file, store), store)
 
 
 def columns_in_no_file(snapshot: Snapshot, store: Store | None = None) -> tuple[LakeColumn, ...]:
@@ -173,25 +166,25 @@ def columns_in_no_file(snapshot: Snapshot, store: Store | None = None) -> tuple[
     missing = snapshot.stored_columns
     paths = [file.path for file in snapshot.files]
     for start, end in pairwise([0, 1, *range(_FOOTERS, len(paths), _FOOTERS), len(paths)]):
-        footers = read_footers(paths[start:end], store)
-        if isinstance(footers, NotScannable):
+        part = paths[start:end]
+        try:
+            for path, footer in zip(part, read_footers(part, store), strict=True):
+                names = stored_names(path, footer, missing)
+                missing = tuple(c for c, name in zip(missing, names, strict=True) if name is None)
+        except Refused:
             return ()  # reading the table reports the reason
-        for footer in footers:
-            names = stored_names(footer, missing)
-            if isinstance(names, NotScannable):
-                return ()
-            missing = tuple(c for c, name in zip(missing, names, strict=True) if name is None)
         if not missing:
             break
     return missing if paths else ()
 
 
 def stored_names(
-    footer: pq.FileMetaData, columns: Sequence[LakeColumn], needed: Collection[str] = ()
-) -> tuple[str | None, ...] | NotScannable:
+    path: str, footer: pq.FileMetaData, columns: Sequence[LakeColumn], needed: Collection[str] = ()
+) -> tuple[str | None, ...]:
     """Return the file's own names of some columns; None for missing ones.
 
     Args:
+        path: Path of the file, for refusals.
         footer: Footer of the file.
         columns: Columns.
         needed: Names of columns that must not be missing.
@@ -210,14 +203,14 @@ def stored_names(
         if column.field_id is not None and by_id:
             names = [by_id[column.field_id]] if column.field_id in by_id else []
         elif column.field_id is not None and not column.stored:
-            return NotScannable(f"column {column.name} has neither a field id nor a name")
+            refuse(f"column {column.name} has neither a field id nor a name in {path}")
         else:
             names = [
                 name for spelling in column.stored for name in spelled.get(spelling.lower(), [])
             ]
         if len(names) > 1:
-            return NotScannable(f"column {column.name} occurs with several spellings")
+            refuse(f"column {column.name} occurs with several spellings in {path}")
         if not names and column.name in needed:
-            return NotScannable(f"column {column.name} is missing")
+            refuse(f"column {column.name} is missing in {path}")
         stored.append(names[0] if names else None)
     return tuple(stored)

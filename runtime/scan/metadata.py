@@ -1,4 +1,7 @@
-"""Check from Parquet footers that a table can be scanned with Spark's semantics."""
+"""Check from Parquet footers that a table can be scanned with Spark's semantics.
+
+Functions raise `Refused` where the scan cannot read a file.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import pyarrow as pa
 
 from runtime.compute.arrow.types import arrow_type
+from runtime.refusal import Refused, refuse
 from runtime.scan.faults import why_unreadable
-from runtime.scan.files import NO_FILES, NotScannable, is_hidden, list_files, partition_files
+from runtime.scan.files import NO_FILES, is_hidden, list_files, partition_files
 from runtime.scan.stores import Store, explain_errors, open_stored
 from runtime.shown_types import shown_type
 from runtime.spec.scan import ScanFile, ScanSource
@@ -161,16 +165,16 @@ def are_too_many(n_misfits: int, n_files: int) -> bool:
 
 
 def _check_file(file: ScanFile, wanted: WantedColumns) -> FileCheck:
-    footer = read_footer(file, wanted.store)
-    if isinstance(footer, NotScannable):
-        return FileCheck(misfit=footer.reason)
-    repeated = sorted(wanted.in_names & _file_columns(footer).keys())
-    if repeated:
-        return FileCheck(misfit=f"column {repeated[0]} occurs both in {file.path} and in its path")
-    misfit = find_misfit(file.path, footer, wanted.columns)
-    if misfit is not None:
-        return FileCheck(footer.num_rows, misfit.reason)
-    return FileCheck(footer.num_rows, text_bytes=_text_bytes(footer, wanted.columns))
+    n_rows = 0
+    try:
+        footer = read_footer(file, wanted.store)
+        if repeated := sorted(wanted.in_names & _file_columns(footer).keys()):
+            refuse(f"column {repeated[0]} occurs both in {file.path} and in its path")
+        n_rows = footer.num_rows
+        check_types(file.path, footer, wanted.columns)
+    except Refused as refused:
+        return FileCheck(n_rows, refused.refusal.reason)
+    return FileCheck(n_rows, text_bytes=_text_bytes(footer, wanted.columns))
 
 
 def _text_bytes(footer: pq.FileMetaData, columns: Sequence[Column]) -> int:
@@ -192,8 +196,8 @@ def find_source(
     check: CheckFiles = check_files,
     *,
     leaves_some: bool = False,
-) -> ScanSource | NotScannable:
-    """Return the files of a table for the Arrow scan, or why it cannot read them.
+) -> ScanSource:
+    """Return the files of a table for the Arrow scan.
 
     Reads every footer in parallel. Each file must have the columns, flat and with exactly the given
     types, which Spark inferred. Files whose values Spark would convert, fill with NULL, shift
@@ -208,26 +212,22 @@ def find_source(
         leaves_some: Whether Spark can read some of the files in addition to the scan.
     """
     listing = list_files(roots, store)
-    if isinstance(listing, NotScannable):
-        return listing
     partition_names = {name.lower() for name in listing.partition_columns}
     in_files = tuple(column for column in columns if column.name.lower() not in partition_names)
     in_names = tuple(column for column in columns if column.name.lower() in partition_names)
     files = partition_files(listing, in_names)
-    if isinstance(files, NotScannable):
-        return files
     checks = check(files, WantedColumns(in_files, frozenset(partition_names), store))
     misfits = [result.misfit for result in checks if result.misfit is not None]
     # the remaining files were not inspected if most were unsuitable
     if misfits and not (leaves_some and len(checks) == len(files)):
-        return NotScannable(misfits[0])
+        refuse(misfits[0])
     if are_too_many(len(misfits), len(checks)):
-        return NotScannable(misfits[0])
+        refuse(misfits[0])
     fits = [file for file, result in zip(files, checks, strict=True) if result.misfit is None]
     others = [file for file, result in zip(files, checks, strict=True) if result.misfit is not None]
     is_struct = any("." in column.name for column in in_files)
     if others and (is_struct or len({file.partition_values for file in others}) > _MAX_GROUPS):
-        return NotScannable(misfits[0])
+        refuse(misfits[0])
     n_rows = sum(result.n_rows for result in checks)
     text_bytes = sum(result.text_bytes for result in checks)
     return ScanSource(
@@ -243,8 +243,8 @@ def find_source(
 
 def find_stream_source(
     path: str, roots: Sequence[str], columns: Sequence[Column], store: Store | None = None
-) -> ScanSource | NotScannable:
-    """Return the source of a stream over a directory, if the scan supports its files.
+) -> ScanSource:
+    """Return the source of a stream over a directory.
 
     The directory may still be empty. A sample of the files is checked; each file is checked again
     when it is read. A column missing from a file is NULL, as in Spark for declared columns. The
@@ -258,39 +258,37 @@ def find_stream_source(
     """
     for column in columns:
         if not is_flat(column.type):
-            return NotScannable(f"column {column.name} is {shown_type(column.type)}")
+            refuse(f"column {column.name} is {shown_type(column.type)}")
     if store is None and not any(map(_holds_anything, roots)):
         return ScanSource(path, (), tuple(columns))
-    listing = list_files(roots, store)
-    if isinstance(listing, NotScannable):
-        nothing = store is not None and listing == NotScannable(NO_FILES)
-        return ScanSource(path, (), tuple(columns)) if nothing else listing
+    try:
+        listing = list_files(roots, store)
+    except Refused as refused:
+        if store is None or refused.refusal.reason != NO_FILES:
+            raise
+        return ScanSource(path, (), tuple(columns))
     if listing.partition_columns:
-        return NotScannable("directory names contain partition columns")
+        refuse("directory names contain partition columns")
     files = [ScanFile(file, (), (), *listing.stamps.get(file, ())) for file, _ in listing.files]
     sampled = files[:: -max(1, len(files) // _SAMPLED_FILES)]
-    footers = map_footers(sampled, lambda file: read_footer(file, store), store)
-    for file, footer in zip(sampled, footers, strict=True):
-        if isinstance(footer, NotScannable):
-            return footer
-        misfit = find_misfit(file.path, footer, present_columns(footer, columns))
-        if misfit is not None:
-            return misfit
+
+    def check(file: ScanFile) -> None:
+        footer = read_footer(file, store)
+        check_types(file.path, footer, present_columns(footer, columns))
+
+    map_footers(sampled, check, store)
     return ScanSource(path, (), tuple(columns))
 
 
-def find_misfit(
-    path: str, footer: pq.FileMetaData, columns: Sequence[Column]
-) -> NotScannable | None:
-    """Return why a file's columns cannot be scanned with the table's types; None if they can."""
+def check_types(path: str, footer: pq.FileMetaData, columns: Sequence[Column]) -> None:
+    """Check that a file's columns can be scanned with the table's types."""
     columns_by_name = _file_columns(footer)
     schema = pa.struct(list(footer.schema.to_arrow_schema()))
     for column in columns:
         indices = columns_by_name.get(column.name.lower(), [])
         problem = _problem(footer, indices, schema, column)
         if problem is not None:
-            return NotScannable(f"column {column.name} {problem} in {path}")
-    return None
+            refuse(f"column {column.name} {problem} in {path}")
 
 
 def present_columns(footer: pq.FileMetaData, columns: Sequence[Column]) -> tuple[Column, ...]:
@@ -334,18 +332,18 @@ def spark_type(column: pq.ColumnSchema) -> str | None:
     return None
 
 
-def read_footer(file: ScanFile, store: Store | None = None) -> pq.FileMetaData | NotScannable:
+def read_footer(file: ScanFile, store: Store | None = None) -> pq.FileMetaData:
     """Return the footer of a file, from the cache if the file has not changed."""
     try:
         key = _footer_key(file, store)
     except OSError as error:
-        return _unreadable(file.path, error)
+        _refuse_unreadable(file.path, error)
     cached = _footers.get(key)
     if cached is not None:
         return cached
     footer = open_footer(file.path, store)
     # Do not cache a stored file without a listing: changes could not be detected.
-    if key[1] and not isinstance(footer, NotScannable):
+    if key[1]:
         _footers.add(key, footer)
     return footer
 
@@ -362,26 +360,27 @@ def _footer_key(file: ScanFile, store: Store | None) -> tuple[str, int, int]:
     return file.path, status.st_size, status.st_mtime_ns
 
 
-def open_footer(path: str, store: Store | None = None) -> pq.FileMetaData | NotScannable:
+def open_footer(path: str, store: Store | None = None) -> pq.FileMetaData:
     """Read the footer of a file, bypassing the cache."""
     if store is None:
         try:
             with pa.OSFile(path) as file:
                 return footer_of(file, path)
         except OSError as error:
-            return _unreadable(path, error)
+            _refuse_unreadable(path, error)
     try:
         with explain_errors(store, path), open_stored(store, path) as file:
             return footer_of(file, path)
     except OSError as error:
-        return NotScannable(f"cannot read {path}: {error.strerror or error}")
+        refuse(f"cannot read {path}: {error.strerror or error}")
 
 
-def footer_of(file: pa.NativeFile, path: str) -> pq.FileMetaData | NotScannable:
+def footer_of(file: pa.NativeFile, path: str) -> pq.FileMetaData:
     """Read the footer of an open file, in a single request unless it is long.
 
     Raises:
         OSError: The file cannot be read.
+        Refused: It is not a Parquet file that the scan can read.
     """
     n_bytes = file.size()
     n_read = min(n_bytes, _TAIL_BYTES)
@@ -390,22 +389,22 @@ def footer_of(file: pa.NativeFile, path: str) -> pq.FileMetaData | NotScannable:
     if n_read < n_footer <= n_bytes and tail[-4:] == b"PAR1":
         tail = file.read_at(n_footer, n_bytes - n_footer)
     if tail[-4:] == b"PARE":
-        return NotScannable(f"{path} has encrypted columns")
+        refuse(f"{path} has encrypted columns")
     try:
         import pyarrow.parquet as pq
 
         footer = pq.read_metadata(pa.BufferReader(tail))
     except (OSError, pa.ArrowException) as error:
-        return _unreadable(path, error)
+        _refuse_unreadable(path, error)
     if footer.serialized_size != n_footer - 8:
         # A signature follows the footer: columns are encrypted, and pyarrow would abort the process
         # when accessing one.
-        return NotScannable(f"{path} has encrypted columns")
+        refuse(f"{path} has encrypted columns")
     return footer
 
 
-def _unreadable(path: str, error: Exception) -> NotScannable:
-    return NotScannable(f"cannot read {path}: {why_unreadable(error)}")
+def _refuse_unreadable(path: str, error: Exception) -> NoReturn:
+    refuse(f"cannot read {path}: {why_unreadable(error)}")
 
 
 def _holds_anything(root: str) -> bool:

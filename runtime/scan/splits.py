@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from runtime.errors import ExecutionError
-from runtime.scan.files import NotScannable
+from runtime.refusal import Refused
 from runtime.scan.metadata import column_indices, map_footers, read_footer
 from runtime.scan.pruning import ValueRange, can_be_true, column_range, range_of_value
 from runtime.scan.stores import Store
@@ -252,9 +252,10 @@ def exclusive_times(splits: Sequence[Split]) -> list[ExclusiveTimes | None]:
 
 def _groups_of(file: ScanFile, criteria: RowGroupCriteria) -> FileGroups:
     source = criteria.source
-    footer = read_footer(file, criteria.store)
-    if isinstance(footer, NotScannable):
-        raise ExecutionError(f"cannot read {source.path}: {footer.reason}")
+    try:
+        footer = read_footer(file, criteria.store)
+    except Refused as refused:
+        raise ExecutionError(f"cannot read {source.path}: {refused}") from refused
     indices = column_indices(footer)
     columns: list[int | None] = []
     for name in file.names or [column.name for column in source.columns]:

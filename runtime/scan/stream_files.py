@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from runtime.errors import ExecutionError
-from runtime.scan.files import NotScannable
+from runtime.refusal import Refused, refuse
 from runtime.scan.metadata import (
+    check_types,
     column_indices,
-    find_misfit,
     footer_of,
     open_footer,
     present_columns,
@@ -55,35 +55,37 @@ def read_stream_file(
     Raises:
         ExecutionError: The file cannot be read, or a column has another type.
     """
-    if store is None or part is None:
-        footer = open_footer(path, store)
-    else:
-        footer = _check_footer(part.file, store)
-    if isinstance(footer, NotScannable):
-        is_gone = not os.path.exists(path) if store is None else GONE in footer.reason
+    try:
+        if store is None or part is None:
+            footer = open_footer(path, store)
+        else:
+            footer = _check_footer(part.file, store)
+    except Refused as refused:
+        reason = refused.refusal.reason
+        is_gone = not os.path.exists(path) if store is None else GONE in reason
         if is_gone:
-            raise ExecutionError(f"{path} was deleted before the stream read it", hint=_DELETED)
-        if "it is not a Parquet file" in footer.reason:
-            raise ExecutionError(footer.reason)
-        raise ExecutionError(footer.reason, hint=_HINT)
-    present = present_columns(footer, source.columns)
-    misfit = find_misfit(path, footer, present)
-    if misfit is not None:
-        raise ExecutionError(misfit.reason, hint=_HINT)
+            reason = f"{path} was deleted before the stream read it"
+            raise ExecutionError(reason, hint=_DELETED) from refused
+        hint = None if "it is not a Parquet file" in reason else _HINT
+        raise ExecutionError(reason, hint=hint) from refused
+    try:
+        check_types(path, footer, present_columns(footer, source.columns))
+    except Refused as refused:
+        raise ExecutionError(refused.refusal.reason, hint=_HINT) from refused
     all_groups = range(footer.num_row_groups)
     numbers = tuple(all_groups) if part is None else part.row_groups(footer)
     read = _part_of_file(path, footer, source.columns, numbers)
     yield from read_batches((read,), source, dictionaries, store)
 
 
-def _check_footer(file: ScanFile, store: Store) -> pq.FileMetaData | NotScannable:
+def _check_footer(file: ScanFile, store: Store) -> pq.FileMetaData:
     """Read the footer and check the file's size, because the ranges cover the listed size only."""
     try:
         with explain_errors(store, file.path), open_stored(store, file.path) as opened:
             if opened.size() == file.n_bytes:
                 return footer_of(opened, file.path)
     except OSError as error:
-        return NotScannable(f"cannot read {file.path}: {error.strerror or error}")
+        refuse(f"cannot read {file.path}: {error.strerror or error}")
     raise ExecutionError(
         f"{file.path} changed after the stream had started to read it",
         hint="write new files instead of changing existing ones, and run the statement again",

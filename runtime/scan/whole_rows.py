@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from runtime.errors import ExecutionError
-from runtime.scan.files import NotScannable
+from runtime.refusal import Refused
 from runtime.scan.metadata import footer_of, is_on_old_calendar, read_footer
 from runtime.scan.read import read_ahead
 from runtime.scan.splits import MIN_BYTES, SPLIT_BYTES, FileRange
@@ -75,7 +75,10 @@ def row_schema(file: ScanFile, store: Store) -> pa.Schema:
     Raises:
         ExecutionError: The file cannot be read.
     """
-    return _schema(_require_footer(read_footer(file, store)), file.path)
+    try:
+        return _schema(read_footer(file, store), file.path)
+    except Refused as refused:
+        raise ExecutionError(refused.refusal.reason) from refused
 
 
 def read_part(
@@ -98,7 +101,9 @@ def read_part(
     try:
         with explain_errors(store, path):
             opened = open_stored(store, path)
-            footer = _require_footer(footer_of(opened, path))
+            footer = footer_of(opened, path)
+    except Refused as refused:
+        raise ExecutionError(refused.refusal.reason) from refused
     except OSError as error:
         raise ExecutionError(f"cannot read {path}: {error.strerror or error}") from error
     file_schema = _schema(footer, path)
@@ -133,12 +138,6 @@ def read_part(
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
     except (OSError, pa.ArrowException) as error:
         raise ExecutionError(f"cannot read {path}: {why_of(store, path, error)}") from error
-
-
-def _require_footer(footer: pq.FileMetaData | NotScannable) -> pq.FileMetaData:
-    if isinstance(footer, NotScannable):
-        raise ExecutionError(footer.reason)
-    return footer
 
 
 def _schema(footer: pq.FileMetaData, path: str) -> pa.Schema:

@@ -40,6 +40,7 @@ from runtime.local.arrow_scan import (
 )
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import BufferPlan, aggregate, buffer_plan
+from runtime.refusal import Refusal, tried
 from runtime.scan.metadata import column_indices, read_footer
 from runtime.scan.pruning import column_range
 from runtime.scan.splits import Split
@@ -476,8 +477,8 @@ def _times_in(step: FileLocalStep, file: ScanFile, store: Store | None) -> list[
     if time.name not in names:
         return []
     name = (file.names or tuple(names))[names.index(time.name)]
-    footer = read_footer(file, store)
-    if name is None or not isinstance(footer, pq.FileMetaData):
+    footer = tried(read_footer, file, store)
+    if name is None or isinstance(footer, Refusal):
         return []
     index = column_indices(footer).get(name.lower())
     times: list[int] = []

@@ -17,7 +17,8 @@ from runtime.connectors.registry import open_table
 from runtime.files import is_local_path
 from runtime.options.checks import option_values
 from runtime.options.formats import format_of
-from runtime.scan.files import NotScannable, list_files
+from runtime.refusal import Refusal, tried
+from runtime.scan.files import list_files
 from runtime.scan.metadata import read_footer
 from runtime.scan.paths import expand
 from runtime.spec.scan import ScanFile
@@ -115,8 +116,8 @@ def _physical_columns(spec: TableSpec, resolve: Callable[[str], str]) -> Schema 
     root = resolve(values.get("path", ""))
     if not is_local_path(root):
         return None
-    listing = list_files(expand(root))
-    if isinstance(listing, NotScannable):
+    listing = tried(list_files, expand(root))
+    if isinstance(listing, Refusal):
         return None
     partitions = {name.lower() for name in listing.partition_columns}
     if partitions != {name.lower() for name in spec.partitioned_by} or (
@@ -146,8 +147,8 @@ def _columns_of_file(path: str, *, is_declared: bool) -> Schema | None:
 
     Unless they are declared, Spark uses the schema that it stored in the file.
     """
-    footer = read_footer(ScanFile(path))
-    if isinstance(footer, NotScannable):
+    footer = tried(read_footer, ScanFile(path))
+    if isinstance(footer, Refusal):
         return None
     try:
         schema = footer.schema.to_arrow_schema()

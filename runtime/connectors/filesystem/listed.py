@@ -23,7 +23,8 @@ from runtime.connectors.filesystem.stream import file_source_options
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.files import Files, as_uri
 from runtime.options.checks import monitor_interval_us
-from runtime.scan.files import NO_FILES, NotScannable, list_files
+from runtime.refusal import Refused
+from runtime.scan.files import NO_FILES, list_files
 from runtime.scan.paths import expand
 from runtime.scan.splits import SPLIT_BYTES, FileRange
 from runtime.scan.stored_files import StoredFiles
@@ -85,11 +86,12 @@ class ListedFiles:
             roots = expand(self._path, self._stored)
         except OSError as error:
             raise self._unreadable(error.strerror or str(error)) from error
-        listing = list_files(roots, self._stored.store)
-        if isinstance(listing, NotScannable):
-            if listing.reason == NO_FILES:
+        try:
+            listing = list_files(roots, self._stored.store)
+        except Refused as refused:
+            if refused.refusal.reason == NO_FILES:
                 return
-            raise self._unreadable(listing.reason)
+            raise self._unreadable(refused.refusal.reason) from refused
         if listing.partition_columns:
             raise self._unreadable("directory names contain partition columns")
         new = [

@@ -77,8 +77,7 @@ def scan(
     reason = not_scannable(spec, columns)
     if reason is not None:
         return reason
-    source = scan_source(spark, spec.option_map["path"], columns)
-    return source if isinstance(source, ScanSource) else source.reason
+    return scan_source(spark, spec.option_map["path"], columns)
 
 
 def stream_scan(
@@ -89,8 +88,6 @@ def stream_scan(
     if reason is not None:
         return reason
     source = scan_source(spark, spec.option_map["path"], columns, find_stream_source)
-    if not isinstance(source, ScanSource):
-        return source.reason
     return SplitTable(spec, source.path, source.columns)
 
 

@@ -20,10 +20,10 @@ from runtime.errors import ExecutionError, SetupError
 from runtime.frames.file_rows import METADATA_FIELD, stored_rows
 from runtime.options.checks import option_values
 from runtime.options.formats import format_of, spark_options
+from runtime.refusal import Refused
 from runtime.scan.files import (
     NO_FILES,
     Listing,
-    NotScannable,
     list_files,
     partition_pair,
     partition_type,
@@ -121,13 +121,14 @@ def read_stored(
 def _list_files(spec: TableSpec, origin: str, files: StoredFiles) -> Listing:
     options = {k.lower(): v for k, v in spark_options(spec, "parquet").items()}
     is_flat = options.get("recursivefilelookup", "").lower() == "true"
-    listing = list_files(expand(origin, files), files.store, is_flat=is_flat)
-    if isinstance(listing, NotScannable):
-        if listing.reason != NO_FILES:
+    roots = expand(origin, files)
+    try:
+        listing = list_files(roots, files.store, is_flat=is_flat)
+    except Refused as refused:
+        if refused.refusal.reason != NO_FILES:
             raise ExecutionError(
-                f"table `{spec.name}`: cannot read {origin}: {listing.reason}",
-                subjects=(spec.name,),
-            )
+                f"table `{spec.name}`: cannot read {origin}: {refused}", subjects=(spec.name,)
+            ) from refused
         listing = Listing(())
     pattern = options.get("pathglobfilter", "*")
     selected = [file for file in listing.files if fnmatch(file[0].rpartition("/")[2], pattern)]

@@ -20,7 +20,8 @@ from runtime.files import is_local_path
 from runtime.frames.scan_source import SETTINGS_OF_TEXT, unlike_spark
 from runtime.options.checks import option_values
 from runtime.options.formats import TIME_UNITS, column_formats, format_of, spark_options
-from runtime.scan.files import NO_FILES, Listing, NotScannable, list_files, partition_files
+from runtime.refusal import Refused, refuse
+from runtime.scan.files import NO_FILES, Listing, list_files, partition_files
 from runtime.scan.paths import expand
 from runtime.shown_types import shown_type
 from runtime.spark.files import resolve
@@ -62,45 +63,37 @@ _HEAD_BYTES = 1 << 20
 _SAMPLED_LINES = 100
 
 
-class _OnlySpark(Exception):
-    """Only Spark can read a table. The message is the reason."""
-
-
-def text_source(
-    spark: SparkSession, spec: TableSpec, columns: Sequence[Column]
-) -> TextSource | str:
-    """Return the files of a table for this process, or why only Spark reads them.
+def text_source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column]) -> TextSource:
+    """Return the files of a table for this process.
 
     Args:
         spark: Session whose settings and directory apply.
         spec: Table.
         columns: Columns to read, with the types that Spark reports.
+
+    Raises:
+        Refused: Only Spark reads them.
     """
-    try:
-        return _source(spark, spec, columns)
-    except _OnlySpark as reason:
-        return str(reason)
-
-
-def _source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column]) -> TextSource:
     values = option_values(spec)
     if is_remote(spark):
-        raise _OnlySpark("the files are on the host of the Spark Connect server")
+        refuse("the files are on the host of the Spark Connect server")
     if (reason := unlike_spark(spark, SETTINGS_OF_TEXT)) is not None:
-        raise _OnlySpark(reason)
+        refuse(reason)
     if not spec.columns:
-        raise _OnlySpark("the table declares no columns")
+        refuse("the table declares no columns")
     _check_options(spec)
     root = resolve(spark, values["path"])
     if not is_local_path(root):
-        raise _OnlySpark(f"Spark reads text at {values['path']}")
-    listing = list_files(expand(root))
-    if isinstance(listing, NotScannable):
-        is_unwritten = listing.reason == NO_FILES
-        raise _OnlySpark("the table has no files" if is_unwritten else listing.reason)
+        refuse(f"Spark reads text at {values['path']}")
+    try:
+        listing = list_files(expand(root))
+    except Refused as refused:
+        if refused.refusal.reason == NO_FILES:
+            refuse("the table has no files")
+        raise
     partitions = {name.lower() for name in spec.partitioned_by}
     if {name.lower() for name in listing.partition_columns} != partitions:
-        raise _OnlySpark("its directories have other partition columns than the table")
+        refuse("its directories have other partition columns than the table")
     in_names = tuple(column for column in columns if column.name.lower() in partitions)
     columns = [column for column in columns if column.name.lower() not in partitions]
     files = _files(listing, in_names)
@@ -123,7 +116,7 @@ def _source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column]) -> 
             described = _column(spec, column, formats, reading)
             is_cast = _is_cast(described, notation)
             if not is_cast and described.type in ("date", "timestamp"):
-                raise _OnlySpark(f"Spark reads {column.name} as {shown_type(described.type)}")
+                refuse(f"Spark reads {column.name} as {shown_type(described.type)}")
             return replace(described, key=keys[column.name.lower()], is_cast=is_cast)
 
         first, *_ = _stored_columns(spec)
@@ -167,9 +160,9 @@ def _keys(spec: TableSpec, files: Sequence[ScanFile]) -> dict[str, str]:
         try:
             lines = read_lines(LineRange(file, 0, min(file.n_bytes, _HEAD_BYTES)))
         except ExecutionError as error:
-            raise _OnlySpark(error.message) from error
+            refuse(error.message)
         if file.n_bytes > _HEAD_BYTES and len(lines.starts) <= _SAMPLED_LINES:
-            raise _OnlySpark(f"the first lines of {file.path} are long")
+            refuse(f"the first lines of {file.path} are long")
         for number in range(min(len(lines.starts), _SAMPLED_LINES)):
             objects = parse_record(lines.text(number)) or []
             for name in (name for fields in objects for name, _ in fields):
@@ -178,7 +171,7 @@ def _keys(spec: TableSpec, files: Sequence[ScanFile]) -> dict[str, str]:
     for column in _stored_columns(spec):
         names = spelled.get(column.name.lower(), {column.name})
         if len(names) > 1:
-            raise _OnlySpark(f"the field {column.name} has several spellings")
+            refuse(f"the field {column.name} has several spellings")
         (keys[column.name.lower()],) = names
     return keys
 
@@ -196,27 +189,24 @@ def _check_options(spec: TableSpec) -> None:
             continue
         if lower_name.startswith("fields.") and lower_name.endswith(".format"):
             if value not in TIME_UNITS and value != ISO and pattern_regex(value) is None:
-                raise _OnlySpark(f"Spark reads times in the format {value!r}")
+                refuse(f"Spark reads times in the format {value!r}")
             continue
-        raise _OnlySpark(f"the table has the option '{name}'")
+        refuse(f"the table has the option '{name}'")
     for column in spec.columns:
         if column.metadata is not None:
-            raise _OnlySpark(f"{column.name} is metadata of the files")
+            refuse(f"{column.name} is metadata of the files")
 
 
 def _files(listing: Listing, partitions: Sequence[Column]) -> tuple[ScanFile, ...]:
-    listed = partition_files(listing, partitions)
-    if isinstance(listed, NotScannable):
-        raise _OnlySpark(listed.reason)
     files = []
-    for file in listed:
+    for file in partition_files(listing, partitions):
         path = file.path
         if path.lower().endswith(_COMPRESSED):
-            raise _OnlySpark(f"Spark decompresses {path}")
+            refuse(f"Spark decompresses {path}")
         try:
             files.append(replace(file, n_bytes=os.path.getsize(path)))
         except OSError as error:
-            raise _OnlySpark(f"{path}: {error.strerror or error}") from error
+            refuse(f"{path}: {error.strerror or error}")
     return tuple(files)
 
 
@@ -228,17 +218,17 @@ def _records(spec: TableSpec, options: Mapping[str, str]) -> CsvRecords:
         is_plain = len(sign) == 1 and " " < sign < "\x7f" and not sign.isalnum() and sign != "\\"
         is_tab = name == "delimiter" and sign in ("\t", " ")
         if not (is_plain or is_tab) and (sign or name == "delimiter"):
-            raise _OnlySpark(f"Spark reads CSV with the {name} {sign!r}")
+            refuse(f"Spark reads CSV with the {name} {sign!r}")
     if len({delimiter, quote, comment} - {""}) < 1 + bool(quote) + bool(comment):
-        raise _OnlySpark("delimiter, quote and comment are not different characters")
+        refuse("delimiter, quote and comment are not different characters")
     values = option_values(spec)
     if len(values.get("csv.comment", "")) > 1:
-        raise _OnlySpark("the table has the option 'csv.comment' with several characters")
+        refuse("the table has the option 'csv.comment' with several characters")
     if "escape" in {name.lower() for name, _ in spec.options}:
-        raise _OnlySpark("the table has the option 'escape'")
+        refuse("the table has the option 'escape'")
     if quote not in ("", '"') and options.get("escape", '"') == '"':
         # Spark then has another escape character than its quote
-        raise _OnlySpark(f"Spark reads CSV with the quote {quote!r}")
+        refuse(f"Spark reads CSV with the quote {quote!r}")
     header = options.get("header", "false").lower()
     prefixes = prefixes_of(values.get(SKIP_PREFIXES, ""))
     null = options.get("nullValue", "")
@@ -252,16 +242,16 @@ def _field_names(spec: TableSpec, records: CsvRecords, files: Sequence[ScanFile]
         return declared
     headers = {header for file in files if (header := _header(file, records)) is not None}
     if len(headers) > 1:
-        raise _OnlySpark("its files have different headers")
+        refuse("its files have different headers")
     if not headers:
         return declared
     (header,) = headers
     fields = split_record(header, records.delimiter, records.quote)
     names = [field.lower() for field in fields if field and field != records.null]
     if len(names) < len(fields) or len(set(names)) < len(names):
-        raise _OnlySpark("fields of its header have no name or the same name")
+        refuse("fields of its header have no name or the same name")
     if missing := [name for name in declared if name not in names]:
-        raise _OnlySpark(f"its header has no field {missing[0]}")
+        refuse(f"its header has no field {missing[0]}")
     return names
 
 
@@ -271,10 +261,10 @@ def _header(file: ScanFile, records: CsvRecords) -> str | None:
     try:
         lines = read_lines(LineRange(file, 0, n_bytes))
     except ExecutionError as error:
-        raise _OnlySpark(error.message) from error
+        refuse(error.message)
     header = header_of(lines, records.comment)
     if n_bytes < file.n_bytes and (header is None or b"\n" not in lines.data):
-        raise _OnlySpark(f"the header of {file.path} has more than {_HEAD_BYTES} bytes")
+        refuse(f"the header of {file.path} has more than {_HEAD_BYTES} bytes")
     return header
 
 
@@ -288,10 +278,10 @@ def _column(
     name = column.name.lower()
     declared = {c.name.lower(): c for c in spec.physical_columns}.get(name)
     if declared is None:
-        raise _OnlySpark(f"{column.name} is not stored in the files")
+        refuse(f"{column.name} is not stored in the files")
     type_ = _spark_type(declared)
     if type_ != column.type:
-        raise _OnlySpark(f"Spark reads {column.name} as {shown_type(column.type)}")
+        refuse(f"Spark reads {column.name} as {shown_type(column.type)}")
     pattern = formats.get(name, "")
     of_column = replace(
         reading,
@@ -310,7 +300,7 @@ def _spark_type(column: TableColumn) -> str:
         return f"decimal({decimal[1]},{decimal[2] or 0})"
     type_ = "string" if TEXT.fullmatch(text.upper()) else _ALIASES.get(text, text)
     if type_ not in _TYPES:
-        raise _OnlySpark(f"Spark reads {column.name} as {shown_type(text)}")
+        refuse(f"Spark reads {column.name} as {shown_type(text)}")
     return type_
 
 

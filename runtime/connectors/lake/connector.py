@@ -39,7 +39,6 @@ from runtime.options.checks import (
     wrong_value,
 )
 from runtime.options.known import DELTA, ICEBERG
-from runtime.scan.files import NotScannable
 from runtime.scan.lake import scan_source_of
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Expression, columns_of
@@ -211,15 +210,13 @@ class _Lake(Table):
         # the files come from the log instead of a directory listing
         def find(
             path: str, roots: Sequence[str], columns: Sequence[Column], *_: object
-        ) -> ScanSource | NotScannable:
+        ) -> ScanSource:
             return scan_source_of(table.snapshot, columns, filters, table.store)
 
         files = table.snapshot.files
         where = as_uri(files[0].path) if files else "file:///"
         source = scan_source(spark, where, columns, find)
         is_named = "path" not in option_values(self.spec)
-        if not isinstance(source, ScanSource):
-            return source.reason
         if table.store is not None and is_named:
             # tasks open the store of the path, which cannot be derived from a table name
             return replace(source, path=table.store.root)

@@ -19,9 +19,9 @@ from runtime.connectors.lake.table import has_fields
 from runtime.errors import ExecutionError
 from runtime.lake.places import TablePlace
 from runtime.options.checks import is_monitored, option_values
-from runtime.scan.files import NotScannable
+from runtime.refusal import Refused
 from runtime.scan.lake import LakeColumn, read_footers, stored_names
-from runtime.scan.metadata import find_misfit
+from runtime.scan.metadata import check_types
 from runtime.spec.table import OPTIONS_OF_STREAMS, Column, TableSpec
 
 _BATCH_ROWS = 1 << 16
@@ -146,15 +146,13 @@ def read_file(
     Raises:
         ExecutionError: The file no longer exists, or a column has another type.
     """
-    footers = read_footers([part.path])
-    if isinstance(footers, NotScannable):
-        raise ExecutionError(footers.reason)
-    (footer,) = footers
     arrow = to_arrow_schema(schema, timezone="UTC")
     in_files = [c for c in columns if c.name not in part.texts]
-    names = stored_names(footer, in_files, part.needed)
-    if isinstance(names, NotScannable):
-        raise ExecutionError(f"{names.reason} in {part.path}")
+    try:
+        (footer,) = read_footers([part.path])
+        names = stored_names(part.path, footer, in_files, part.needed)
+    except Refused as refused:
+        raise ExecutionError(refused.refusal.reason) from refused
     stored = {c.name: name for c, name in zip(in_files, names, strict=True) if name is not None}
     flat = [
         Column(stored[c.name], c.type)
@@ -165,9 +163,10 @@ def read_file(
     for name, stored_name in stored.items():
         if not has_fields(types.field(stored_name).type, schema[name].dataType):
             raise ExecutionError(f"column {name} has other fields in {part.path}")
-    misfit = find_misfit(part.path, footer, flat)
-    if misfit is not None:
-        raise ExecutionError(f"{misfit.reason}: the stream cannot continue")
+    try:
+        check_types(part.path, footer, flat)
+    except Refused as refused:
+        raise ExecutionError(f"{refused}: the stream cannot continue") from refused
     constants = {name: _constant(t, arrow.field(name).type) for name, t in part.texts.items()}
     with pq.ParquetFile(part.path, coerce_int96_timestamp_unit="us") as file:
         names_read = list(dict.fromkeys(stored.values()))

@@ -34,7 +34,8 @@ from runtime.frames.file_rows import (
 )
 from runtime.lake.places import UnreadableError
 from runtime.names import quote_name
-from runtime.scan.files import NotScannable, is_hidden
+from runtime.refusal import Refusal, Refused, tried
+from runtime.scan.files import is_hidden
 from runtime.scan.lake import (
     LakeColumn,
     LakeFile,
@@ -136,8 +137,8 @@ def check_stored_columns(spec: TableSpec, table: LakeTable) -> tuple[str, ...]:
     missing = columns_in_no_file(snapshot, table.store)
     if not missing or len(missing) < len(snapshot.stored_columns):
         return tuple(column.name for column in missing)
-    footers = read_footers([snapshot.files[0].path], table.store)
-    actual = () if isinstance(footers, NotScannable) else footers[0].schema.to_arrow_schema().names
+    footers = tried(read_footers, [snapshot.files[0].path], table.store)
+    actual = () if isinstance(footers, Refusal) else footers[0].schema.to_arrow_schema().names
     raise ExecutionError(
         f"table `{spec.name}`: its files have none of its columns: {_expected(missing[0])}, but "
         f"{snapshot.files[0].path} has the columns {', '.join(actual) or 'of no name'}",
@@ -173,14 +174,16 @@ def _group_by_names(table: LakeTable) -> dict[tuple[str | None, ...], list[LakeF
         # all files use the names in the table; Spark reads missing columns as NULL
         stored = tuple(column.stored[0] for column in columns)
         return {stored: list(table.snapshot.files)} if table.snapshot.files else {}
-    footers = read_footers([file.path for file in table.snapshot.files], table.store)
-    if isinstance(footers, NotScannable):
-        raise ExecutionError(f"cannot read {table.snapshot.path}: {footers.reason}")
+    try:
+        footers = read_footers([file.path for file in table.snapshot.files], table.store)
+    except Refused as refused:
+        raise ExecutionError(f"cannot read {table.snapshot.path}: {refused}") from refused
     groups: dict[tuple[str | None, ...], list[LakeFile]] = {}
     for file, footer in zip(table.snapshot.files, footers, strict=True):
-        names = stored_names(footer, columns, file.needed)
-        if isinstance(names, NotScannable):
-            raise UnreadableError(f"{names.reason} in {file.path}")
+        try:
+            names = stored_names(file.path, footer, columns, file.needed)
+        except Refused as refused:
+            raise UnreadableError(refused.refusal.reason) from refused
         schema = footer.schema.to_arrow_schema()
         for name, column in zip(names, _stored_fields(table), strict=True):
             if name is not None and not has_fields(schema.field(name).type, column.dataType):

@@ -18,7 +18,7 @@ from runtime.files import as_uri
 from runtime.frames.scan_source import scan_source
 from runtime.names import quote_name
 from runtime.refusal import refuse
-from runtime.scan.files import NotScannable, partition_pair
+from runtime.scan.files import partition_pair
 from runtime.spark.exceptions import spark_error
 from runtime.spark.files import resolve
 from runtime.spec.scan import ScanFile, ScanSource
@@ -114,8 +114,6 @@ class SparkTables:
             self._files_of_partitions(table) if options[_TRACKED] == _CATALOG else None
         )
         source = scan_source(self._spark, path, columns)
-        if isinstance(source, NotScannable):
-            refuse(source.reason)
         root = as_uri(resolve(self._spark, path))
         partition_columns = tuple(column.lower() for column in table.partitioned_by)
         for file in (*source.files, *source.others):

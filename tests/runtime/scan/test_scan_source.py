@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 
-from runtime.scan.files import NotScannable
+from runtime.refusal import Refused
 from runtime.scan.metadata import find_source
 from runtime.scan.read import read_batches
 from runtime.scan.splits import plan_splits
@@ -17,9 +17,9 @@ NUMBER = Column("i", "int")
 
 
 def reason_for(path, *columns):
-    source = find_source(str(path), [str(path)], columns)
-    assert isinstance(source, NotScannable)
-    return source.reason
+    with pytest.raises(Refused) as refused:
+        find_source(str(path), [str(path)], columns)
+    return str(refused.value)
 
 
 def write(path, **columns):

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from runtime.errors import ExecutionError
-from runtime.scan.files import Listing, NotScannable, list_files
+from runtime.refusal import Refused
+from runtime.scan.files import list_files
 from runtime.scan.metadata import find_source, find_stream_source
 from runtime.scan.read import read_batches
 from runtime.scan.request_cache import cache_requests
@@ -49,9 +50,7 @@ def is_of_a_row_group(environ: dict[str, Any]) -> bool:
 
 def source_of(store: ObjectStore, *columns: Column) -> ScanSource:
     uri = store.uri("logs")
-    result = find_source(uri, [uri], columns, store.store())
-    assert isinstance(result, ScanSource), result
-    return result
+    return find_source(uri, [uri], columns, store.store())
 
 
 def read_all(store: ObjectStore, source: ScanSource, filters: tuple[Call, ...] = ()) -> list[int]:
@@ -131,11 +130,11 @@ def test_a_wildcard_needs_no_request_per_file(store: ObjectStore) -> None:
         for _ in range(2):
             roots = StoredFiles(opened).expand(pattern)
             listing = list_files(roots, opened)
-    assert isinstance(listing, Listing) and len(listing.files) == 20
+    assert len(listing.files) == 20
     assert all(n_bytes > 100 and ns > 0 for n_bytes, ns in listing.stamps.values())
     assert len(store.requests) <= 4, "the directory, and each of the two below it"
     alone = list_files(StoredFiles(opened).expand(pattern), opened)
-    assert isinstance(alone, Listing) and alone.files == listing.files
+    assert alone.files == listing.files
 
 
 @pytest.mark.long
@@ -198,8 +197,8 @@ def test_an_unreachable_store_names_the_setting(store: ObjectStore) -> None:
 def test_a_missing_bucket_is_named(store: ObjectStore) -> None:
     with pytest.raises(FileNotFoundError, match="bucket nothing does not exist"):
         StoredFiles(store.store("s3a://nothing/x")).exists("s3a://nothing/x")
-    result = find_source("x", ["s3a://nothing/x"], [K], store.store("s3a://nothing/x"))
-    assert isinstance(result, NotScannable) and "bucket nothing does not exist" in result.reason
+    with pytest.raises(Refused, match="bucket nothing does not exist"):
+        find_source("x", ["s3a://nothing/x"], [K], store.store("s3a://nothing/x"))
 
 
 def test_whole_rows_are_read_by_ranges_of_bytes(store: ObjectStore) -> None:

@@ -13,7 +13,7 @@ from runtime.connectors.lake.delta.snapshot import delta_table, open_delta
 from runtime.connectors.lake.table import check_stored_columns, note_on_columns
 from runtime.errors import ExecutionError
 from runtime.lake.places import TablePlace, UnreadableError
-from runtime.scan.files import NotScannable
+from runtime.refusal import Refused
 from runtime.scan.lake import scan_source_of
 from runtime.scan.read import read_batches
 from runtime.scan.splits import plan_splits
@@ -359,8 +359,8 @@ def test_a_file_of_another_type_leaves_the_table_to_spark(tmp_path):
     pq.write_table(pa.table({"k": pa.array([1], pa.int32())}), file)
     field = {"name": "k", "type": "long", "nullable": True, "metadata": {}}
     written_by_hand(tmp_path, [field], [add_entry(file)])
-    result = scan_source_of(load(tmp_path).snapshot, [Column("k", "bigint")])
-    assert isinstance(result, NotScannable) and "is INT, but BIGINT in the table" in result.reason
+    with pytest.raises(Refused, match="is INT, but BIGINT in the table"):
+        scan_source_of(load(tmp_path).snapshot, [Column("k", "bigint")])
 
 
 def test_partitions_of_instants_need_the_zone_that_they_are_written_in(tmp_path):

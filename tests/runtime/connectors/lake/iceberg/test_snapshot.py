@@ -14,7 +14,7 @@ from pyiceberg.types import IntegerType, LongType
 from runtime.connectors.lake.iceberg.snapshot import from_catalog, from_path, iceberg_table
 from runtime.errors import ExecutionError
 from runtime.lake.places import TablePlace, UnreadableError
-from runtime.scan.files import NotScannable
+from runtime.refusal import Refused
 from runtime.scan.lake import scan_source_of
 from runtime.scan.read import read_batches
 from runtime.scan.splits import plan_splits
@@ -178,5 +178,5 @@ def test_columns_only_in_the_manifest_are_not_null(catalog, tmp_path):
     lake = load(table).snapshot
     assert not lake.files[0].needed
     files = tuple(replace(file, needed=frozenset({"i"})) for file in lake.files)
-    result = scan_source_of(replace(lake, files=files), [Column("i", "int")])
-    assert isinstance(result, NotScannable) and "column i is missing" in result.reason
+    with pytest.raises(Refused, match="column i is missing"):
+        scan_source_of(replace(lake, files=files), [Column("i", "int")])
