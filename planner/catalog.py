@@ -68,7 +68,10 @@ class VersionedTable:
 
 
 class Catalog(Protocol):
-    """Tables, views and Spark's analyser, as the planner uses them."""
+    """Tables, views and Spark's analyser, as the planner uses them.
+
+    Functions that return sources or files of a table raise `Refused` where only Spark can read it.
+    """
 
     def view(self, name: tuple[str, ...]) -> exp.Query | None:
         """Return the query of a view defined in sqlwin, or None.
@@ -125,9 +128,6 @@ class Catalog(Protocol):
             columns: Columns to read, with Spark types.
             filters: Conditions over the columns, all of them required. Files without a matching row
                 may be skipped.
-
-        Raises:
-            Refused: Arrow cannot scan it.
         """
 
     def text_source(self, name: tuple[str, ...], columns: Schema) -> TextSource | None:
@@ -136,9 +136,6 @@ class Catalog(Protocol):
         Args:
             name: Name of the table.
             columns: Columns to read, with Spark types.
-
-        Raises:
-            Refused: Only Spark can read them.
         """
 
     def computed_columns(self, name: tuple[str, ...]) -> Mapping[str, exp.Expr]:
@@ -162,9 +159,6 @@ class Catalog(Protocol):
         Args:
             name: Name of the table.
             columns: Columns to read, with Spark types.
-
-        Raises:
-            Refused: Only Spark can read it.
         """
 
     def slice_tables(self, base: str) -> Sequence[SliceTable | Refusal]:

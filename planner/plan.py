@@ -11,7 +11,7 @@ from planner.binder.binder import bind
 from planner.binder.fill.clause import FillOptions
 from planner.binder.strict_flink import check_plan
 from planner.materialized.unanswered import check_inserted_rows, too_wide
-from planner.nodes.logical import LeftToSpark, Node, Sink
+from planner.nodes.logical import Node, Sink
 from planner.nodes.physical import SharedExchange, to_physical
 from planner.optimizer import Options, Trace, optimize, optimize_together
 from planner.parallelism import set_parallelism
@@ -25,6 +25,7 @@ from planner.rules import (
     STREAM_RULE_NAMES,
 )
 from planner.streams.tables import read_exclusive_tables_once, streams_of
+from runtime.refusal import Refusal
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Draft:
     logical: Node
     physical: Node
     trace: Trace
-    notes: tuple[LeftToSpark, ...]
+    notes: tuple[Refusal, ...]
     is_rewritten: bool
     sql: str = ""
     sink: tuple[str, bool] | None = None

@@ -16,12 +16,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Refusal:
-    """The reason, in words of the user's."""
+    """Why something is not computed here.
+
+    Attributes:
+        reason: What prevents it.
+        consequence: What Spark does instead. Empty if the reason says so.
+    """
 
     reason: str
+    consequence: str = ""
 
     def __str__(self) -> str:
-        return self.reason
+        return f"{self.reason}: {self.consequence}" if self.consequence else self.reason
 
     def of(self, subject: str) -> Refusal:
         """Return the refusal of one of several things, which the reason then names."""
@@ -40,9 +46,9 @@ class Refused(Exception):
         self.refusal = refusal
 
 
-def refuse(reason: str) -> NoReturn:
-    """Raise `Refused` with a reason."""
-    raise Refused(Refusal(reason))
+def refuse(reason: str, consequence: str = "") -> NoReturn:
+    """Raise `Refused`. Arguments are as in `Refusal`."""
+    raise Refused(Refusal(reason, consequence))
 
 
 def tried(translate: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Refusal:

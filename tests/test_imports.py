@@ -138,7 +138,7 @@ MAY_IMPORT = {
     ),
     "planner": (
         "planner.binder planner.materialized planner.nodes planner.optimizer "
-        "planner.rules planner.streams runtime.spec sqlglot"
+        "planner.rules planner.streams runtime.refusal runtime.spec sqlglot"
     ),
     # -- sqlwin: sessions, statements, and what users see --
     "sqlwin.config": "planner.rules runtime runtime.spec",

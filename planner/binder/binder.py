@@ -34,7 +34,7 @@ from planner.binder.laterals import join_laterals
 from planner.binder.misplaced import check_filters
 from planner.binder.qualify import unfold_qualify
 from planner.binder.rank import bind_rank
-from planner.binder.relations import NotBound, Relations, Scope
+from planner.binder.relations import Relations, Scope
 from planner.binder.strict_flink import check_function, check_query, check_table, strict_error
 from planner.binder.window_block import (
     bind_aggregation,
@@ -50,7 +50,6 @@ from planner.binder.window_function import (
 )
 from planner.catalog import Catalog, Schema
 from planner.nodes.logical import (
-    LeftToSpark,
     Node,
     TableScan,
     WindowTableFunction,
@@ -92,6 +91,7 @@ from planner.streams.current_watermark import watermarked_stream
 from planner.streams.refusals import StreamRefusal, current_watermark_in, refuse_subquery
 from planner.streams.tables import stream_named, streams_of
 from runtime.errors import AnalysisError, ErrorKind
+from runtime.refusal import Refusal, Refused
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class BoundQuery:
     """
 
     plan: Node
-    notes: tuple[LeftToSpark, ...]
+    notes: tuple[Refusal, ...]
     is_rewritten: bool
 
 
@@ -180,7 +180,7 @@ class _Binder(Relations):
         super().__init__(sql, catalog)
         self.strict = strict
         self.fill = fill
-        self.notes: list[LeftToSpark] = []
+        self.notes: list[Refusal] = []
         self._views: list[str] = []  # names of the views being bound
         self.views_ask_watermark = False
         self._checks_quotes = True
@@ -317,14 +317,14 @@ class _Binder(Relations):
         """Record a note if the block raises because a part of the query stays with Spark."""
         try:
             yield
-        except NotBound as left:
-            self.notes.append(left.note)
+        except Refused as left:
+            self.notes.append(left.refusal)
         except AnalysisError as error:
             # Binding the outer query then also reports a name that is not a column of it.
             if error.kind is not ErrorKind.UNKNOWN_COLUMN or not query.find_ancestor(exp.Select):
                 raise
             reason = f"`{error.subject}` belongs to the outer query"
-            self.notes.append(LeftToSpark(reason, "Spark aggregates the rows of the windows"))
+            self.notes.append(Refusal(reason, "Spark aggregates the rows of the windows"))
 
     def _all_of(self, node: Node, query: exp.Select) -> exp.Select:
         """Replace a query by `SELECT * FROM placeholder`, keeping its CTEs."""

@@ -14,17 +14,18 @@ from planner.aggregates.calls import (
     read_call,
 )
 from planner.binder.grouping_sets import Groupings, groupings_of, has_groupings, item_place
-from planner.binder.relations import NotBound, Relations, Scope
+from planner.binder.relations import Relations, Scope
 from planner.catalog import Schema, column_named
 from planner.nodes.logical import Aggregate, AggregateCall, NamedExpr, Node
 from planner.sql.build import alias, bare_column, column
 from planner.sql.nodes import copy_place
+from runtime.refusal import refuse
 
 
 class GroupingBlock:
     """One SELECT whose select list is resolved against keys and aggregate calls.
 
-    Call `check`, `keys`, `calls` and `around` in this order. They raise NotBound if the block stays
+    Call `check`, `keys`, `calls` and `around` in this order. They raise Refused if the block stays
     with Spark.
 
     Args:
@@ -67,18 +68,18 @@ class GroupingBlock:
         }
 
     def check(self) -> None:
-        """Raise NotBound if the block cannot become an Aggregate at all."""
+        """Raise Refused if the block cannot become an Aggregate at all."""
         group = self.select.args.get("group")
         if group is not None and group.args.get("totals"):
-            raise NotBound("WITH TOTALS is not supported on slices")
+            refuse("WITH TOTALS is not supported on slices")
         if any(item.find(exp.Star) and not _only_counted_stars(item) for item in self.items):
-            raise NotBound("the select list contains *")
+            refuse("the select list contains *")
         for key in ("qualify", "windows", "distinct"):
             clause = self.select.args.get(key)
             if clause is not None and (key != "distinct" or clause.args.get("on")):
-                raise NotBound(f"{key.upper()} is not supported on slices")
+                refuse(f"{key.upper()} is not supported on slices")
         if len(self.items) != len(self.schema):
-            raise NotBound("the select list contains an expression that produces several columns")
+            refuse("the select list contains an expression that produces several columns")
 
     def plain(self, expr: exp.Expr) -> exp.Expr:
         """Return the expression with unqualified columns."""
@@ -113,7 +114,7 @@ class GroupingBlock:
         keys: dict[str, NamedExpr] = {}
         for expr in exprs:
             if expr.find(exp.Query):
-                raise NotBound("GROUP BY contains a subquery")
+                refuse("GROUP BY contains a subquery")
             column = column_named(self.windowed.schema, bare_column(expr) or "")
             name = column.name if column else f"$f{len(keys)}"
             keys.setdefault(canonical(expr), NamedExpr(name, expr))
@@ -172,7 +173,7 @@ class GroupingBlock:
                 outer.set(clause, self.select.args[clause].copy())
         unknown = _unknown_columns(outer, names | {c.name.lower() for c in self.schema})
         if unknown:
-            raise NotBound(f"`{unknown}` is used outside of a supported aggregate")
+            refuse(f"`{unknown}` is used outside of a supported aggregate")
         return relations.sql_query(outer, scope, self.schema)
 
     def _post(self, expr: exp.Expr) -> exp.Expr:

@@ -10,10 +10,11 @@ from sqlglot import exp
 from planner.aggregates.calls import canonical
 from planner.binder.grouping_block import GroupingBlock
 from planner.binder.grouping_sets import GROUPING_ID, Groupings, grouping_bit, never_grouped_away
-from planner.binder.relations import NotBound, Relations, Scope
+from planner.binder.relations import Relations, Scope
 from planner.catalog import Schema
 from planner.nodes.logical import Expand, Filter, NamedExpr, Node, WindowTableFunction
 from planner.sql.build import alias, bare_column, column, column_names, to_sql
+from runtime.refusal import refuse
 from runtime.spec.table import Column
 from runtime.spec.windows import SessionWindow
 
@@ -43,23 +44,21 @@ def expand_groupings(
         grouping id and the window columns.
 
     Raises:
-        NotBound: The groupings cannot be expanded below windows.
+        Refused: The groupings cannot be expanded below windows.
     """
     windowed = below.input if isinstance(below, Filter) else below
     assert isinstance(windowed, WindowTableFunction)
     if isinstance(windowed.window, SessionWindow):
-        raise NotBound("several grouping sets over SESSION are not supported on slices")
+        refuse("several grouping sets over SESSION are not supported on slices")
     windows = {c.name.lower() for c in windowed.schema[-3:]}
     positions: list[int] = []
     for position, key in enumerate(keys):
         if (bare_column(key.expr) or "").lower() in windows:
             if not all(position in grouping for grouping in groupings.sets):
-                raise NotBound(
-                    f"a grouping set does not contain {key.name}", "Spark aggregates all rows"
-                )
+                refuse(f"a grouping set does not contain {key.name}", "Spark aggregates all rows")
             block.bits[canonical(key.expr)] = never_grouped_away()
         elif column_names(key.expr) & windows:
-            raise NotBound(f"the key {to_sql(key.expr)} of a grouping set reads a window column")
+            refuse(f"the key {to_sql(key.expr)} of a grouping set reads a window column")
         else:
             positions.append(position)
     conjuncts = below.conjuncts if isinstance(below, Filter) else ()

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from planner.aggregates.calls import canonical
 from planner.binder.rank_bounds import rank_bounds
-from planner.binder.relations import NotBound, Relations, Scope
+from planner.binder.relations import Relations, Scope
 from planner.nodes.logical import Node, SqlQuery, WindowRank, columns_of
 from planner.nodes.windows import identifies_window, window_properties
 from planner.sql.build import (
@@ -24,6 +24,7 @@ from planner.sql.build import (
 from planner.sql.nodes import copy_place, span_of
 from planner.sql.parts import lone_source
 from runtime.errors import AnalysisError
+from runtime.refusal import refuse
 from runtime.spec.table import Column
 
 _RANKS = frozenset({"ROW_NUMBER", "RANK", "DENSE_RANK"})
@@ -37,7 +38,7 @@ def bind_rank(outer: exp.Select, relations: Relations, scope: Scope) -> exp.Sele
         The SELECT, or None if it does not rank rows in windows.
 
     Raises:
-        NotBound: The ranking stays with Spark.
+        Refused: The ranking stays with Spark.
     """
     inner = _ranked_query(outer, relations, scope)
     if inner is None:
@@ -57,13 +58,13 @@ def bind_rank(outer: exp.Select, relations: Relations, scope: Scope) -> exp.Sele
     function = over.this.name.upper()
     if not identifies_window(attached, partition):
         ends = attached.end or attached.start or "window_end"
-        raise NotBound(f"{function} has no {ends} in PARTITION BY", "Spark ranks all rows")
+        refuse(f"{function} has no {ends} in PARTITION BY", "Spark ranks all rows")
     name = item.alias
     chosen = _rank_range(outer, name, source.alias_or_name)
     if chosen is None:
         # the name of a hidden column is not one of the query
         shown = function if name.startswith("$") else name
-        raise NotBound(f"no condition limits {shown}", "Spark ranks all rows")
+        refuse(f"no condition limits {shown}", "Spark ranks all rows")
     first, last, rest = chosen
     windows = tuple(p for p in partition if attached.role_of(p) is not None)
     ranked: Node = WindowRank(

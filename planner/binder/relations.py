@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from sqlglot import exp
 
 from planner.catalog import Catalog, Schema
-from planner.nodes.logical import LeftToSpark, Node, SqlQuery
+from planner.nodes.logical import Node, SqlQuery
 from planner.sql.build import has_only, is_whole_star, relation
 from planner.sql.names import with_ctes
 from planner.sql.parts import lone_source
@@ -16,19 +16,6 @@ from planner.sql.parts import lone_source
 Scope = Mapping[str, exp.CTE]
 
 _PLACEHOLDER = "__sqlwin_input_{}__"
-
-
-class NotBound(Exception):
-    """Error for a window block that cannot be bound to nodes. `note` says why.
-
-    Args:
-        reason: Reason, as in `LeftToSpark`.
-        consequence: Consequence, as in `LeftToSpark`.
-    """
-
-    def __init__(self, reason: str, consequence: str = "") -> None:
-        super().__init__(reason)
-        self.note = LeftToSpark(reason, consequence)
 
 
 class Relations:

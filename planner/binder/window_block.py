@@ -23,7 +23,7 @@ from planner.binder.grouping_sets import (
 )
 from planner.binder.groupings import expand_groupings
 from planner.binder.joins.window_join import side_of
-from planner.binder.relations import NotBound, Relations, Scope
+from planner.binder.relations import Relations, Scope
 from planner.nodes.logical import (
     Aggregate,
     AggregateCall,
@@ -38,6 +38,7 @@ from planner.sql.build import alias, column_names, conjuncts, function_call, ide
 from planner.sql.nodes import WindowFunctionCall, name_of_columns, span_of
 from planner.sql.parts import has_other_parts, lone_source, select_from_same
 from planner.streams.tables import streams_of
+from runtime.refusal import refuse
 from runtime.spec.windows import SessionWindow
 
 # Clauses that a SELECT DISTINCT must not have to be rewritten as a grouping
@@ -97,7 +98,7 @@ def bind_aggregation(
     """Bind a grouping block over `windowed`.
 
     Raises:
-        NotBound: The block stays with Spark.
+        Refused: The block stays with Spark.
         AnalysisError: Spark's analyser rejects the block.
     """
     data = function.args["data"]
@@ -114,7 +115,7 @@ def bind_regrouping(select: exp.Select, relations: Relations, scope: Scope) -> N
         The nodes, or None if the SELECT is not such a block.
 
     Raises:
-        NotBound: The block stays with Spark.
+        Refused: The block stays with Spark.
         AnalysisError: Spark's analyser rejects the block.
     """
     if not (is_aggregation(select) or select.args.get("distinct")):
@@ -233,12 +234,12 @@ def _filter(select: exp.Select, block: GroupingBlock, relations: Relations, scop
     windowed = block.windowed
     if nested:
         if not isinstance(windowed, WindowTableFunction):
-            raise NotBound("WHERE contains a subquery")
+            refuse("WHERE contains a subquery")
         window_columns = {c.name.lower() for c in windowed.schema[-3:]}
         if any(column_names(part) & window_columns for part in nested):
-            raise NotBound("a subquery in WHERE reads window columns")
+            refuse("a subquery in WHERE reads window columns")
         if isinstance(windowed.window, SessionWindow):
-            raise NotBound("a subquery in WHERE would remove rows from sessions")
+            refuse("a subquery in WHERE would remove rows from sessions")
         data = windowed.input
         condition = exp.Where(this=exp.and_(*nested))
         query = relations.select([exp.Star()], data, where=condition)

@@ -50,11 +50,7 @@ class Derivation:
 def derive_from_slices(
     form: LocalForm, node: LocalWindowAggregate, expressions: LocalExpressions, zone: str
 ) -> Derivation:
-    """Derive a local window aggregate over the same base table.
-
-    Raises:
-        Refused: It cannot be derived.
-    """
+    """Derive a local window aggregate over the same base table."""
     time = expression_text(expressions.time)
     if (form.time, form.time_type) != (time, node.time_type):
         refuse(f"its slices are based on {form.time}, but the windows on {time}")

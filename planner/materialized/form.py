@@ -53,11 +53,7 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def local_form(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> LocalForm:
-    """Return the form that stores a local window aggregate.
-
-    Raises:
-        Refused: It cannot be stored in slices.
-    """
+    """Return the form that stores a local window aggregate."""
     grid = slice_grid(node.window)
     expressions = local_expressions(
         node.input, node.keys, node.plans, node.time_column, catalog, zone
@@ -106,11 +102,7 @@ def stored_columns(expressions: LocalExpressions, form: LocalForm) -> tuple[tupl
 
 
 def slice_grid(window: Window) -> SliceGrid:
-    """Return the widest uniform slices that make up a window.
-
-    Raises:
-        Refused: There are none.
-    """
+    """Return the widest uniform slices that make up a window."""
     match window:
         case SessionWindow():
             refuse("SESSION windows cannot be computed from slices")

@@ -126,22 +126,6 @@ class TableScan(Node):
 
 
 @dataclass(frozen=True)
-class LeftToSpark:
-    """Reason why a window block stays in the text of a SqlQuery.
-
-    Attributes:
-        reason: What prevents planning it.
-        consequence: What Spark does instead. Empty if the reason says so.
-    """
-
-    reason: str
-    consequence: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.reason}: {self.consequence}" if self.consequence else self.reason
-
-
-@dataclass(frozen=True)
 class SqlQuery(Node):
     """A query that Spark SQL runs unchanged, over the relations named in `relations`."""
 

@@ -9,13 +9,13 @@ from sqlglot import exp
 from planner.aggregates.calls import aggregates_in
 from planner.aggregates.functions import plan_aggregate
 from planner.catalog import Schema
-from planner.nodes.logical import AggregateCall, GapFill, LeftToSpark, NamedExpr, Node, VersionJoin
+from planner.nodes.logical import AggregateCall, GapFill, NamedExpr, Node, VersionJoin
 from planner.nodes.physical import GlobalWindowAggregate, OnePhaseWindowAggregate
 from planner.sql.build import is_flat_type, to_sql
 from planner.sql.nodes import TextSpan, span_of
 from planner.sql.places import Lead, lead, with_lead
 from runtime.errors import AnalysisError, ErrorKind, Position
-from runtime.refusal import Refused
+from runtime.refusal import Refusal, Refused
 
 # Alternative that every query has.
 BATCH = "or run it as a batch: SET 'execution.runtime-mode' = 'batch'"
@@ -163,7 +163,7 @@ def check_flat(name: str, schema: Schema, clause: str, place: TextSpan | None) -
 
 
 def refuse_stateful(
-    query: exp.Query, is_stream: Callable[[exp.Table], bool], notes: tuple[LeftToSpark, ...] = ()
+    query: exp.Query, is_stream: Callable[[exp.Table], bool], notes: tuple[Refusal, ...] = ()
 ) -> None:
     """Check that Spark can compute a query one micro-batch at a time.
 
@@ -259,7 +259,7 @@ def _refuse_clauses(query: exp.Expr) -> None:
 
 
 def _refuse_select(
-    select: exp.Select, reads_stream: _ReadsStream, notes: tuple[LeftToSpark, ...]
+    select: exp.Select, reads_stream: _ReadsStream, notes: tuple[Refusal, ...]
 ) -> None:
     # The reason why a rule did not apply comes before the alternative.
     missing = "".join(f"{note.reason}: " for note in dict.fromkeys(notes))

@@ -24,7 +24,7 @@ def bind_semi_join(select: exp.Select, relations: Relations, scope: Scope) -> ex
         The SELECT, or None if WHERE has no subquery over windows.
 
     Raises:
-        NotBound: The subquery stays with Spark although both sides carry windows.
+        Refused: The subquery stays with Spark although both sides carry windows.
     """
     where, source = select.args.get("where"), select.args.get("from_")
     if where is None or source is None or select.args.get("joins"):

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner.binder.relations import NotBound
 from planner.nodes.logical import (
     AttachedWindow,
     Node,
@@ -17,6 +16,7 @@ from planner.nodes.logical import (
 from planner.nodes.windows import rename_windows
 from planner.sql.build import column, conjunction, function_call
 from planner.sql.nodes import TextSpan, merge_spans
+from runtime.refusal import refuse
 
 # These joins return only the left side's columns
 _LEFT_ALONE = ("LeftSemi", "LeftAnti")
@@ -117,7 +117,7 @@ class Sides:
         """Build the join node for these conditions, whose source positions are `spans`.
 
         Raises:
-            NotBound: The conditions do not join windows.
+            Refused: The conditions do not join windows.
         """
         left_window, right_window = self.left.attached, self.right.attached
         assert left_window is not None and right_window is not None, "both sides carry windows"
@@ -140,7 +140,7 @@ class Sides:
             reason = f"ON does not compare {ends} of both sides"
             if self.using:
                 reason = f"USING does not contain {ends}"
-            raise NotBound(reason, "Spark joins all rows")
+            refuse(reason, "Spark joins all rows")
         left, right = self.left.node, self._rename_right()
         semi = self.join_type in _LEFT_ALONE
         outer_left = self.join_type in ("RightOuter", "FullOuter")

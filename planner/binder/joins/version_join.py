@@ -15,7 +15,7 @@ from planner.binder.joins.changes import is_change_column, time_of_change
 from planner.binder.joins.sides import Side, Sides
 from planner.binder.joins.stream_rows import EXTRAS, JoinWords, Refuse, check_times, side_of_rows
 from planner.binder.joins.window_join import select_above
-from planner.binder.relations import NotBound, Relations, Scope
+from planner.binder.relations import Relations, Scope
 from planner.catalog import Schema, VersionedTable, column_named
 from planner.nodes.logical import (
     VERSION_COLUMNS,
@@ -38,6 +38,7 @@ from planner.sql.build import (
 from planner.sql.nodes import span_of
 from planner.streams.refusals import BATCH, StreamRefusal
 from planner.streams.tables import streams_of
+from runtime.refusal import Refused
 from runtime.spec.steps import VersionJoining
 from runtime.spec.table import CHANGE_ORDER, IS_DELETED, Column
 from runtime.spec.windows import Tumble
@@ -171,10 +172,9 @@ def bind_version_join(
     try:
         checked = relations.sql_query(listed, scope).schema
         result = select_above(listed, joined, sides, relations, checked, has_moved_where=False)
-    except NotBound as reason:
-        raise refuse(
-            f"a temporal join with a stream of versions: {reason.note.reason}", "list the columns"
-        ) from reason
+    except Refused as refused:
+        reason = f"a temporal join with a stream of versions: {refused.refusal.reason}"
+        raise refuse(reason, "list the columns") from refused
     relations.rewritten = True
     return result
 

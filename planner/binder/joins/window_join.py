@@ -8,7 +8,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.binder.joins.sides import Side, Sides
-from planner.binder.relations import NotBound, Relations, Scope
+from planner.binder.relations import Relations, Scope
 from planner.catalog import Schema
 from planner.nodes.logical import INTERVAL_COLUMNS, Node
 from planner.nodes.windows import join_words, window_properties
@@ -24,6 +24,7 @@ from planner.sql.build import (
 from planner.sql.nodes import error_at, span_of
 from planner.sql.parts import has_other_parts
 from runtime.errors import AnalysisError, nearest
+from runtime.refusal import refuse
 
 _TYPES = {
     "": "Inner",
@@ -45,7 +46,7 @@ def bind_join(select: exp.Select, relations: Relations, scope: Scope) -> exp.Sel
         The new SELECT, or None if it does not join windows.
 
     Raises:
-        NotBound: The join of windows stays with Spark.
+        Refused: The join of windows stays with Spark.
     """
     joins = select.args.get("joins") or []
     source = select.args.get("from_")
@@ -60,19 +61,19 @@ def bind_join(select: exp.Select, relations: Relations, scope: Scope) -> exp.Sel
     join_type = _TYPES.get(join_words(join))
     if join_type is None or join.method not in ("", "NATURAL"):
         words = filter(None, (join.method, join.side, join.kind))
-        raise NotBound(f"a {' '.join(words)} JOIN of windows is not supported")
+        refuse(f"a {' '.join(words)} JOIN of windows is not supported")
     if _has_nested_queries(select, source.this, *(j.this for j in joins)):
-        raise NotBound("a join of windows contains a subquery")
+        refuse("a join of windows contains a subquery")
     assert left.attached is not None and right.attached is not None
     if left.attached.spec != right.attached.spec and not _are_within_interval(left, right):
-        raise NotBound("the sides of the join have different windows")
+        refuse("the sides of the join have different windows")
     sides = Sides(left, right, join_type, _named_columns(join, left, right))
     _check_using(join, sides, relations.sql)
     if len(joins) > 1 and sides.using and join_type in ("RightOuter", "FullOuter"):
-        raise NotBound(f"USING in a {join.side} JOIN of windows is followed by other joins")
+        refuse(f"USING in a {join.side} JOIN of windows is followed by other joins")
     methods = [other.method for other in joins[1:] if other.method]
     if methods:
-        raise NotBound(f"a join of windows is followed by a {methods[0]} JOIN")
+        refuse(f"a join of windows is followed by a {methods[0]} JOIN")
     condition = join.args.get("on")
     parts = list(conjuncts(condition))
     is_comma = condition is None and not sides.using
@@ -81,7 +82,7 @@ def bind_join(select: exp.Select, relations: Relations, scope: Scope) -> exp.Sel
         parts = list(conjuncts(select.args.get("where")))
     on = [resolved for part in parts if (resolved := sides.resolve(part)) is not None]
     if len(on) < len(parts):
-        raise NotBound("ON of a join of windows reads a column that neither side has alone")
+        refuse("ON of a join of windows reads a column that neither side has alone")
     named: list[exp.Identifier | None] = list(join.args.get("using") or [None] * len(sides.using))
     spans = [*map(span_of, named), *map(span_of, parts)]
     node = sides.join([*sides.equalities(), *on], spans)
@@ -178,7 +179,7 @@ def select_above(
         has_moved_where: Whether WHERE is part of the join.
 
     Raises:
-        NotBound: The select list contains an unsupported `*`.
+        Refused: The select list contains an unsupported `*`.
     """
     result = select.copy()
     rest = result.args["joins"][1:]
@@ -191,10 +192,10 @@ def select_above(
         columns = _star(item, sides) if item.is_star else None
         if columns is not None:
             if rest and isinstance(item, exp.Star):
-                raise NotBound("* over a join of windows and other tables")
+                refuse("* over a join of windows and other tables")
             items += [_prefix(column, prefix) for column in columns]
         elif item.is_star and not (rest and isinstance(item, exp.Column)):
-            raise NotBound("the select list of a join of windows contains * with modifiers")
+            refuse("the select list of a join of windows contains * with modifiers")
         else:
             items.append(item)  # the star of a later relation
     result.set("expressions", items)
@@ -203,7 +204,7 @@ def select_above(
     names = [c.name for c in checked]
     if not any(item.is_star for item in items):
         if len(names) != len(items):
-            raise NotBound("the select list contains an expression that produces several columns")
+            refuse("the select list contains an expression that produces several columns")
         result.set(
             "expressions",
             [

@@ -24,7 +24,6 @@ from planner.lowering.stream.whole_windows import WholeWindowsLowering
 from planner.lowering.windows import window_aggregation
 from planner.nodes.logical import (
     Aggregate,
-    LeftToSpark,
     Node,
     SqlQuery,
     TableScan,
@@ -118,7 +117,7 @@ def lower_stream(
     emits_updates: bool = False,
     refusals: tuple[Refusal, ...] = (),
     labels: Labels | None = None,
-    notes: tuple[LeftToSpark, ...] = (),
+    notes: tuple[Refusal, ...] = (),
     sql: str = "",
     *,
     is_taken: bool = False,
@@ -186,7 +185,7 @@ def lower_stream_rows(
     time_zone: str,
     time: tuple[str, str] | None,
     refusals: tuple[Refusal, ...] = (),
-    notes: tuple[LeftToSpark, ...] = (),
+    notes: tuple[Refusal, ...] = (),
 ) -> StreamRowsStep:
     """Return the rows of `plan` with their watermarks, for an operator that processes single rows.
 

@@ -26,7 +26,6 @@ from planner.nodes.aggregate_plans import merge_windows
 from planner.nodes.logical import (
     Aggregate,
     Filter,
-    LeftToSpark,
     NamedExpr,
     Node,
     WindowDeduplicate,
@@ -94,7 +93,7 @@ class WholeWindowsLowering(OperatorLowering):
         time_zone: str,
         emits_updates: bool = False,
         refusals: tuple[Refusal, ...] = (),
-        notes: tuple[LeftToSpark, ...] = (),
+        notes: tuple[Refusal, ...] = (),
         labels: Labels | None = None,
         late: LateSource | None = None,
     ) -> None:

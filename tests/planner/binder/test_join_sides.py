@@ -6,9 +6,9 @@ import pytest
 from sqlglot import exp
 
 from planner.binder.joins.sides import Side, Sides
-from planner.binder.relations import NotBound
 from planner.nodes.logical import AttachedWindow, SqlQuery
 from planner.sql.build import to_sql
+from runtime.refusal import Refused
 from runtime.spec.table import Column
 from runtime.spec.windows import Tumble
 from sqlwin.parser.parser import parse_query
@@ -70,6 +70,6 @@ def test_using_is_equality_of_each_column() -> None:
     assert node.window_keys == (("window_start", "window_start0"), ("window_end", "window_end0"))
     assert node.keys == (("k", "k0"),)
     alone = sides("Inner", "k")
-    with pytest.raises(NotBound) as left:
+    with pytest.raises(Refused) as left:
         alone.join(alone.equalities(), [None])
-    assert str(left.value.note) == "USING does not contain window_end: Spark joins all rows"
+    assert str(left.value) == "USING does not contain window_end: Spark joins all rows"
