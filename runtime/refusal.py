@@ -1,7 +1,7 @@
-"""Refusals: what an engine does not compute, and why, so that Spark or another way computes it.
+"""Refusals: why sqlwin leaves something to Spark or to another way of computing it.
 
-A function that translates raises `Refused`. A caller that falls back and shows the reason holds the
-`Refusal`, see `tried`.
+A function that translates raises `Refused`. A caller that falls back, or that shows the reason,
+holds the `Refusal`; see `tried`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why something is not computed here.
+    """Why an expression, a query or a table is refused.
 
     Attributes:
         reason: What prevents it.
@@ -30,15 +30,15 @@ class Refusal:
         return f"{self.reason}: {self.consequence}" if self.consequence else self.reason
 
     def of(self, subject: str) -> Refusal:
-        """Return the refusal of one of several things, which the reason then names."""
-        return Refusal(f"{subject}: {self.reason}")
+        """Return the refusal with the name of the table, statement or condition it is about."""
+        return Refusal(f"{subject}: {self}")
 
 
 class Refused(Exception):
-    """Error of a function that translates. It never leaves sqlwin.
+    """Error of a function that translates, for a caller that falls back.
 
     Args:
-        refusal: What was refused, and why.
+        refusal: The reason.
     """
 
     def __init__(self, refusal: Refusal) -> None:

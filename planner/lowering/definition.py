@@ -64,7 +64,7 @@ def lower_definition(
     types_of_local: TypesOfLocal,
     moments: MomentCalls = NO_MOMENT_CALLS,
 ) -> PlanNode:
-    """Return a query as a relation with a definition.
+    """Return a query as a relation with a definition, or refuse a query without one.
 
     Args:
         bound: Plan before all rules.
@@ -72,9 +72,6 @@ def lower_definition(
         zone: The session's time zone.
         types_of_local: Types of windows merged from the partials of rows.
         moments: Calls in the query that depend on the micro-batch.
-
-    Raises:
-        Refused: It has no definition.
     """
     lowering = _DefinitionLowering(catalog, zone, types_of_local, moments)
     with refusals_in_process():

@@ -58,7 +58,7 @@ def lower_simulated(
     types_of_local: TypesOfLocal,
     moments: MomentCalls = NO_MOMENT_CALLS,
 ) -> SimulatedQuery:
-    """Return a streaming query for the simulator.
+    """Return a streaming query for the simulator, or refuse what only Spark computes.
 
     Args:
         steps: The lowered query.
@@ -66,9 +66,6 @@ def lower_simulated(
         zone: The session's time zone.
         types_of_local: Types of windows merged from the partials of rows.
         moments: Calls in the query that depend on the micro-batch.
-
-    Raises:
-        Refused: Only Spark can compute it.
     """
     assert steps.plan is not None, "only whole queries are simulated"
     lowering = _SimulatedLowering(catalog, zone, types_of_local, steps, moments)

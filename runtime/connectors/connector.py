@@ -13,6 +13,7 @@ from runtime.frames.arrow_rows import BatchRows
 from runtime.options.checks import check_options, check_stream_options
 from runtime.options.known import Options
 from runtime.options.lookup import lookup_reload
+from runtime.refusal import refuse
 from runtime.spark.errors import translate, translate_spark_errors
 from runtime.spec.expressions import Expression
 from runtime.spec.in_process.text import TextSource
@@ -244,24 +245,27 @@ class Table:
 
     def scan(
         self, spark: SparkSession, columns: Sequence[Column], filters: Sequence[Expression]
-    ) -> ScanSource | SplitTable | str:
-        """Return a batch scan for tasks to read without Spark, or the reason why they cannot.
+    ) -> ScanSource | SplitTable:
+        """Return a batch scan for tasks to read without Spark.
 
         Args:
             spark: Session, whose settings matter.
             columns: Required columns with the types that Spark reports.
             filters: Conditions on them; files in which they cannot be true may be left out.
+
+        Raises:
+            Refused: Tasks cannot read it.
         """
-        return f"Spark reads tables of connector '{self.spec.connector}'"
+        refuse(f"Spark reads tables of connector '{self.spec.connector}'")
 
-    def stream_scan(self, spark: SparkSession, columns: Sequence[Column]) -> SplitTable | str:
-        """Return a stream's scan for tasks to read without Spark, or why not. See `scan`."""
-        return f"Spark reads streams of connector '{self.spec.connector}'"
+    def stream_scan(self, spark: SparkSession, columns: Sequence[Column]) -> SplitTable:
+        """Return a stream's scan for tasks to read without Spark. Errors are as in `scan`."""
+        refuse(f"Spark reads streams of connector '{self.spec.connector}'")
 
-    def text(self, spark: SparkSession, columns: Sequence[Column]) -> TextSource | str | None:
-        """Return the text files that this process reads, or the reason why it cannot. See `scan`.
+    def text(self, spark: SparkSession, columns: Sequence[Column]) -> TextSource | None:
+        """Return the text files that this process reads, or None if the table has none.
 
-        None if the table has no text files.
+        Arguments and errors are as in `scan`.
         """
         return None
 

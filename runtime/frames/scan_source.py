@@ -73,8 +73,7 @@ def scan_source(
     """
     if is_remote(spark):
         refuse("the files are on the host of the Spark Connect server")
-    if (reason := unlike_spark(spark, SETTINGS_OF_SCANS)) is not None:
-        refuse(reason)
+    check_like_spark(spark, SETTINGS_OF_SCANS)
     root = resolve(spark, path)
     if is_local_path(root):
         return _find_files(spark, find, path, expand(root), columns, None)
@@ -93,24 +92,25 @@ def scan_source(
         refuse(f"{path}: {error.strerror or error}")
 
 
-def unlike_spark(
+def check_like_spark(
     spark: SparkSession, settings: Mapping[str, str] = _SETTINGS_OF_EXPRESSIONS
-) -> str | None:
-    """Return why Arrow would evaluate rows differently from Spark, or None.
+) -> None:
+    """Refuse settings with which Arrow evaluates rows differently from Spark.
 
     Args:
         spark: Spark session.
         settings: Relevant settings with the values that Arrow implements.
     """
     if is_remote(spark):
-        return "the rows are on the host of the Spark Connect server"
+        refuse("the rows are on the host of the Spark Connect server")
     session_settings = settings_of(spark)
     for key, value in settings.items():
         setting = session_settings.get(key, value)
         if setting.lower() != value.lower():
-            return f"{key} is {setting}"
+            refuse(f"{key} is {setting}")
     zone = session_settings.get("spark.sql.session.timeZone")
-    return None if is_known_zone(zone) else f"the time zone {zone} exists in Java only"
+    if not is_known_zone(zone):
+        refuse(f"the time zone {zone} exists in Java only")
 
 
 def _find_files(

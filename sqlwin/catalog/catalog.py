@@ -468,16 +468,14 @@ class SessionCatalog:
             refuse(f"Spark reads {'.'.join(name)}")
         if not self.is_read_in_process(name):
             self.start_spark()
-        made = open_table(entry).scan(self._spark, columns, filters)
-        return refuse(made) if isinstance(made, str) else made
+        return open_table(entry).scan(self._spark, columns, filters)
 
     def text_source(self, name: Name, columns: Schema) -> TextSource | None:
         """Return the text files of a session table. See `planner.catalog.Catalog`."""
         table = self._table(name)
         if table is None or self.stream(name) is not None:
             return None
-        made = open_table(table).text(self._spark, columns)
-        return refuse(made) if isinstance(made, str) else made
+        return open_table(table).text(self._spark, columns)
 
     def stream_splits(self, name: Name, columns: Schema) -> SplitTable:
         """Return the splits of a stream that tasks read. See `planner.catalog.Catalog`."""
@@ -487,8 +485,7 @@ class SessionCatalog:
         if self._reading.is_simulated:
             refuse("the simulator passes its rows")
         self.start_spark()
-        made = open_table(table).stream_scan(self._spark, columns)
-        return refuse(made) if isinstance(made, str) else made
+        return open_table(table).stream_scan(self._spark, columns)
 
     def computed_columns(self, name: Name) -> Mapping[str, exp.Expr]:
         """Return the computed columns of a session table. See `planner.catalog.Catalog`."""

@@ -25,8 +25,8 @@ from runtime.errors import SqlwinError
 from runtime.files import is_local_path
 from runtime.frames.arrow_rows import BatchRows, ProcessRows
 from runtime.frames.scan_counts import ScanCounts, StatementCounts, StatementScanCounts
-from runtime.frames.scan_source import store_of_scan, unlike_spark
-from runtime.refusal import Refusal
+from runtime.frames.scan_source import check_like_spark, store_of_scan
+from runtime.refusal import Refusal, tried
 from runtime.scan.request_cache import cache_requests
 from runtime.scan.stores import Store
 from runtime.spark.files import refuse_remote_streams, resolve
@@ -296,8 +296,8 @@ class Plans:
         context = (plan, self.config, self.catalog, self.time_zone, target)
         place = in_process(*context, is_spark_chosen=is_chosen(self._spark))
         # settings that change the results of expressions
-        reason = unlike_spark(self._spark)
-        return place if reason is None or isinstance(place, Refusal) else Refusal(reason)
+        unlike = None if isinstance(place, Refusal) else tried(check_like_spark, self._spark)
+        return unlike or place
 
     def lower_stream(
         self, plan: Plan, measuring: Measuring | None = None, *, is_taken: bool = False

@@ -223,15 +223,15 @@ class FileTable(Table):
 
     def scan(
         self, spark: SparkSession, columns: Sequence[Column], filters: Sequence[Expression]
-    ) -> ScanSource | str:
+    ) -> ScanSource:
         """Return the Parquet files that tasks read."""
         return scan(spark, self.spec, columns)
 
-    def stream_scan(self, spark: SparkSession, columns: Sequence[Column]) -> SplitTable | str:
+    def stream_scan(self, spark: SparkSession, columns: Sequence[Column]) -> SplitTable:
         """Return the Parquet files of a stream that tasks read."""
         return stream_scan(spark, self.spec, columns)
 
-    def text(self, spark: SparkSession, columns: Sequence[Column]) -> TextSource | str | None:
+    def text(self, spark: SparkSession, columns: Sequence[Column]) -> TextSource | None:
         """Return the CSV or JSON files that this process reads."""
         if self.file_format not in TEXT_FORMATS:
             return None

@@ -12,6 +12,7 @@ import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from runtime.refusal import refuse
 from runtime.spark.settings import settings_of
 from runtime.writing.encodings import Encoding, ParquetEncoding, TextEncoding
 
@@ -43,8 +44,8 @@ def encoding_of(
     *,
     has_instants: bool = True,
     schema: StructType | None = None,
-) -> Encoding | str:
-    """Return the encoding of a table's files, or why only Spark's writer gives the same files.
+) -> Encoding:
+    """Return the encoding of a table's files.
 
     Args:
         spark: Session with the settings.
@@ -52,17 +53,20 @@ def encoding_of(
         options: Options of Spark's writer.
         has_instants: Whether a column is TIMESTAMP_LTZ.
         schema: Columns of the files.
+
+    Raises:
+        Refused: Only Spark's writer gives the same files.
     """
     if file_format == "parquet":
         return _parquet(spark, options, has_instants, schema)
     if file_format in ("csv", "json"):
         return _text(spark, file_format, options)
-    return f"Spark writes {file_format}"
+    refuse(f"Spark writes {file_format}")
 
 
 def _parquet(
     spark: SparkSession, options: Mapping[str, str], has_instants: bool, schema: StructType | None
-) -> ParquetEncoding | str:
+) -> ParquetEncoding:
     settings = settings_of(spark)
 
     def conf(name: str, default: str) -> str:
@@ -74,29 +78,29 @@ def _parquet(
     as_arrow_does = not has_instants or conf(_INSTANTS_CONF, "int96") == "timestamp_micros"
     is_legacy = conf(_LEGACY_CONF, "false") != "false"
     if requested or codec not in _SUFFIXES or not as_arrow_does or is_legacy:
-        return "Spark writes Parquet with these options"
+        refuse("Spark writes Parquet with these options")
     described = {} if schema is None else {_SPARK_SCHEMA: schema.json()}
     footer = {**described, _SPARK_VERSION: pyspark.__version__}
     return ParquetEncoding(f"{_SUFFIXES[codec]}.parquet", codec, footer)
 
 
-def _text(spark: SparkSession, file_format: str, options: Mapping[str, str]) -> TextEncoding | str:
+def _text(spark: SparkSession, file_format: str, options: Mapping[str, str]) -> TextEncoding:
     from runtime.text.write import CsvForm, JsonForm
 
     zone = settings_of(spark).get("spark.sql.session.timeZone")
     known_options = _CSV_OPTIONS if file_format == "csv" else _JSON_OPTIONS
     for name, value in options.items():
         if name not in known_options or (known_options[name] not in (None, value)):
-            return f"Spark writes {file_format} with the option '{name}'"
+            refuse(f"Spark writes {file_format} with the option '{name}'")
     if file_format == "json":
         between = "T" if "'T'" in options.get("timestampNTZFormat", "") else " "
         has_nulls = options.get("ignoreNullFields", "true").lower() == "false"
         return TextEncoding(".json", JsonForm(zone, between, has_nulls))
     delimiter = options.get("sep", options.get("delimiter", ","))
     if len(delimiter) != 1 or delimiter in '"\n\r#\\ ' or not delimiter.isascii():
-        return f"Spark writes csv with the delimiter {delimiter!r}"
+        refuse(f"Spark writes csv with the delimiter {delimiter!r}")
     has_header = options.get("header", "false").lower() == "true"
     null = options.get("nullValue", "")
     if null and not null.isalnum():
-        return f"Spark writes csv with the text {null!r} for NULL"
+        refuse(f"Spark writes csv with the text {null!r} for NULL")
     return TextEncoding(".csv", CsvForm(zone, delimiter, null, has_header))

@@ -10,6 +10,7 @@ from runtime.files import is_local_path
 from runtime.frames.scan_source import scan_source
 from runtime.options.checks import option_values
 from runtime.options.formats import STREAM_OPTIONS
+from runtime.refusal import refuse
 from runtime.scan.metadata import find_stream_source
 from runtime.spark.files import resolve
 from runtime.spark.session import is_remote
@@ -43,28 +44,22 @@ PASSIVE_OPTIONS = frozenset(
 _STREAM_OPTIONS = frozenset(("source.monitor-interval", "source.path.regex-pattern"))
 
 
-def not_scannable(
-    spec: TableSpec, columns: Sequence[Column], *, is_stream: bool = False
-) -> str | None:
-    """Return why the Arrow scan cannot read columns of a table of files, or None if it may.
-
-    The files are not examined.
-    """
+def check_scan(spec: TableSpec, columns: Sequence[Column], *, is_stream: bool = False) -> None:
+    """Refuse columns of a table of files that the Arrow scan cannot read."""
     if is_stream and spec.late_rows is not None:
-        return f"late rows go to {spec.late_rows} with all columns of the table"
+        refuse(f"late rows go to {spec.late_rows} with all columns of the table")
     options = {name.lower(): value for name, value in spec.options}
     others = sorted(
         set(options) - (PASSIVE_OPTIONS | _STREAM_OPTIONS if is_stream else PASSIVE_OPTIONS)
     )
     if others:
-        return f"the table has the option '{others[0]}'"
+        refuse(f"the table has the option '{others[0]}'")
     if options.get("format", "").lower() != "parquet" and not options["path"].endswith(".parquet"):
-        return "the files are not Parquet"
+        refuse("the files are not Parquet")
     needed = {column.name.partition(".")[0].lower() for column in columns}
     for column in spec.columns:
         if column.name.lower() in needed and (column.computed or column.metadata):
-            return f"{column.name} is not stored in the files"
-    return None
+            refuse(f"{column.name} is not stored in the files")
 
 
 def scan(
@@ -72,21 +67,15 @@ def scan(
     spec: TableSpec,
     columns: Sequence[Column],
     filters: Sequence[Expression] = (),
-) -> ScanSource | str:
-    """Return the files of a table for the Arrow scan, or the reason why it cannot read them."""
-    reason = not_scannable(spec, columns)
-    if reason is not None:
-        return reason
+) -> ScanSource:
+    """Return the files of a table for the Arrow scan."""
+    check_scan(spec, columns)
     return scan_source(spark, spec.option_map["path"], columns)
 
 
-def stream_scan(
-    spark: SparkSession, spec: TableSpec, columns: Sequence[Column]
-) -> SplitTable | str:
-    """Return the files of a stream for the Arrow scan, or the reason why it cannot read them."""
-    reason = not_scannable(spec, columns, is_stream=True)
-    if reason is not None:
-        return reason
+def stream_scan(spark: SparkSession, spec: TableSpec, columns: Sequence[Column]) -> SplitTable:
+    """Return the files of a stream for the Arrow scan."""
+    check_scan(spec, columns, is_stream=True)
     source = scan_source(spark, spec.option_map["path"], columns, find_stream_source)
     return SplitTable(spec, source.path, source.columns)
 

@@ -17,7 +17,7 @@ from runtime.detection.places import BETWEEN, RECORD, VALUE, FileReading
 from runtime.detection.times import ISO
 from runtime.errors import ExecutionError
 from runtime.files import is_local_path
-from runtime.frames.scan_source import SETTINGS_OF_TEXT, unlike_spark
+from runtime.frames.scan_source import SETTINGS_OF_TEXT, check_like_spark
 from runtime.options.checks import option_values
 from runtime.options.formats import TIME_UNITS, column_formats, format_of, spark_options
 from runtime.refusal import Refused, refuse
@@ -64,21 +64,11 @@ _SAMPLED_LINES = 100
 
 
 def text_source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column]) -> TextSource:
-    """Return the files of a table for this process.
-
-    Args:
-        spark: Session whose settings and directory apply.
-        spec: Table.
-        columns: Columns to read, with the types that Spark reports.
-
-    Raises:
-        Refused: Only Spark reads them.
-    """
+    """Return the files of a table for this process. Arguments and errors are as in `Table.scan`."""
     values = option_values(spec)
     if is_remote(spark):
         refuse("the files are on the host of the Spark Connect server")
-    if (reason := unlike_spark(spark, SETTINGS_OF_TEXT)) is not None:
-        refuse(reason)
+    check_like_spark(spark, SETTINGS_OF_TEXT)
     if not spec.columns:
         refuse("the table declares no columns")
     _check_options(spec)

@@ -47,6 +47,7 @@ from runtime.options.formats import (
     spark_options,
     timestamp_output_options,
 )
+from runtime.refusal import Refusal, Refused, tried
 from runtime.scan.paths import is_glob
 from runtime.shown_types import shown_type
 from runtime.spark.files import resolve, writable_files_at
@@ -155,10 +156,12 @@ class Target:
             return None
         has_instants = any(pa.types.is_timestamp(t) and t.tz for t in source.schema.types)
         stored = StructType([f for f in schema if f.name not in self.partitions])
-        encoding = encoding_of(
-            self.spark, self.file_format, self.options, has_instants=has_instants, schema=stored
-        )
-        return None if isinstance(encoding, str) else encoding
+        try:
+            return encoding_of(
+                self.spark, self.file_format, self.options, has_instants=has_instants, schema=stored
+            )
+        except Refused:
+            return None
 
 
 def open_target(
@@ -266,9 +269,9 @@ def why_spark_writes(spark: SparkSession, spec: TableSpec) -> str | None:
     for name, pattern in timestamp_output_options(spec, file_format).items():
         if options[name] != pattern:
             return f"Spark writes {file_format} with the option '{name}'"
-    encoding = encoding_of(spark, file_format, options)
-    if isinstance(encoding, str) or file_format == "parquet":
-        return encoding if isinstance(encoding, str) else None
+    encoding = tried(encoding_of, spark, file_format, options)
+    if isinstance(encoding, Refusal) or file_format == "parquet":
+        return encoding.reason if isinstance(encoding, Refusal) else None
     from runtime.text.write import why_not_text
 
     types = zip(spec.physical_columns, declared_types(spec), strict=True)

@@ -292,11 +292,11 @@ class KafkaTable(Table):
 
     def scan(
         self, spark: SparkSession, columns: Sequence[Field], filters: Sequence[Expression]
-    ) -> SplitTable | str:
+    ) -> SplitTable:
         """Return the scan in which tasks consume and decode messages."""
         return scan(spark, self.spec, columns)
 
-    def stream_scan(self, spark: SparkSession, columns: Sequence[Field]) -> SplitTable | str:
+    def stream_scan(self, spark: SparkSession, columns: Sequence[Field]) -> SplitTable:
         """Return the scan of messages as they arrive, the same as in a batch."""
         return scan(spark, self.spec, columns)
 

@@ -29,10 +29,11 @@ from runtime.connectors.kafka.table import (
     value_format,
 )
 from runtime.frames.job_properties import retries_of_stream
-from runtime.frames.scan_source import unlike_spark
+from runtime.frames.scan_source import check_like_spark
 from runtime.names import quote_name
 from runtime.options.checks import option_values
 from runtime.options.formats import spark_options
+from runtime.refusal import refuse
 from runtime.scan.read import convert_types
 from runtime.spec.source import WATERMARK_SPLIT, SplitTable
 from runtime.spec.table import Column, TableColumn, TableSpec
@@ -51,19 +52,12 @@ _AS_THEY_ARE = {
 
 def scan(
     spark: SparkSession, spec: TableSpec, columns: Sequence[Column], filters: object = ()
-) -> SplitTable | str:
-    """Return the scan of a table's messages in tasks, or the reason why tasks cannot read it.
-
-    `columns` are the required ones, with the types that Spark reports.
-    """
-    reason = unlike_spark(spark)
-    if reason is not None:
-        return reason
+) -> SplitTable:
+    """Return the scan of messages in tasks. Arguments and errors are as in `Table.scan`."""
+    check_like_spark(spark)
     if spec.late_rows is not None:
-        return f"late rows go to {spec.late_rows} with all columns of the table"
+        refuse(f"late rows go to {spec.late_rows} with all columns of the table")
     reading = _reading(spec, columns, is_stream=False)
-    if isinstance(reading, str):
-        return reading
     path = ", ".join(reading.topics) or reading.pattern
     return SplitTable(spec, path, tuple(columns), is_exclusive=True)
 
@@ -128,7 +122,6 @@ class KafkaSplits:
     def reader(self, columns: Sequence[Column], *, is_stream: bool) -> MessageReader:
         """Return the reader that consumes and decodes messages in tasks."""
         reading = _reading(self.spec, columns, is_stream=is_stream)
-        assert isinstance(reading, Reading), "scan() has accepted the table"
         if is_stream:
             reading = replace(reading, retries=retries_of_stream(self.spark))
         return MessageReader(reading, tuple(columns))
@@ -166,18 +159,18 @@ class KafkaSplits:
         return decoded.select(*map(quote_name, [*(c.name for c in columns), *names]))
 
 
-def _reading(spec: TableSpec, columns: Sequence[Column], *, is_stream: bool) -> Reading | str:
+def _reading(spec: TableSpec, columns: Sequence[Column], *, is_stream: bool) -> Reading:
     reading = reading_of(spec, is_stream=is_stream)
     key_format = option_values(spec).get("key.format", "").lower()
     if (key_fields(spec) and key_format != "raw") or fields_from_key(spec):
-        return "Spark decodes the keys"
+        refuse("Spark decodes the keys")
     declared = {column.name.lower(): column for column in spec.columns}
     places: list[tuple[str, int | str]] = []
     for column in columns:
         declaration = declared.get(column.name.lower())
         place = None if declaration is None else _place(declaration, column, reading)
         if place is None:
-            return f"Spark decodes column {column.name}"
+            refuse(f"Spark decodes column {column.name}")
         places.append((column.name, place))
     file_format = value_format(spec)
     ignores = (
@@ -187,7 +180,7 @@ def _reading(spec: TableSpec, columns: Sequence[Column], *, is_stream: bool) -> 
         if ignores:
             # broken messages are not rows, even if none of their fields is read
             if reading.decoding is None:
-                return "Spark decodes the values"
+                refuse("Spark decodes the values")
         else:
             reading = replace(reading, decoding=None)
     return replace(reading, wanted=tuple(places), for_errors=())

@@ -39,6 +39,7 @@ from runtime.options.checks import (
     wrong_value,
 )
 from runtime.options.known import DELTA, ICEBERG
+from runtime.refusal import refuse
 from runtime.scan.lake import scan_source_of
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Expression, columns_of
@@ -190,21 +191,21 @@ class _Lake(Table):
 
     def scan(
         self, spark: SparkSession, columns: Sequence[Column], filters: Sequence[Expression]
-    ) -> ScanSource | str:
+    ) -> ScanSource:
         """Return the Parquet files that tasks read, taken from the log of the table."""
         derived_names = {c.name.lower() for c in self.spec.columns if c.computed or c.metadata}
         for column in columns:
             if column.name.partition(".")[0].lower() in derived_names:
-                return f"{column.name} is not a column of the table"
+                refuse(f"{column.name} is not a column of the table")
         try:
             table = self.load(spark, filters)
         except UnreadableError as error:
-            return error.reason
+            refuse(error.reason)
         types = {column.name.lower(): column.type for column in table.snapshot.columns}
         for column in columns:
             actual = types.get(column.name.lower())
             if actual is not None and actual != column.type:
-                return f"column {column.name} is {shown_type(actual)}, but is declared "
+                refuse(f"column {column.name} is {shown_type(actual)}, but is declared ")
                 f"{shown_type(column.type)}"
 
         # the files come from the log instead of a directory listing

@@ -21,7 +21,7 @@ from runtime.connectors.postgres.retries import AwayLimit
 from runtime.connectors.postgres.write import BatchWriter, insert_rows
 from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.job_properties import retries_of_stream
-from runtime.frames.scan_source import unlike_spark
+from runtime.frames.scan_source import check_like_spark
 from runtime.options.checks import bad_option, check_options, option_values
 from runtime.options.known import POSTGRES
 from runtime.results.rows import result_batches
@@ -114,11 +114,9 @@ class PostgresTable(Table):
 
     def scan(
         self, spark: SparkSession, columns: Sequence[Column], filters: Sequence[Expression]
-    ) -> SplitTable | str:
-        """Return the scan for tasks or this process to read the table, or why Spark is needed."""
-        reason = unlike_spark(spark)
-        if reason is not None:
-            return reason
+    ) -> SplitTable:
+        """Return the scan for tasks or this process to read the table."""
+        check_like_spark(spark)
         where = option_values(self.spec).get("table-name", "a query")
         return SplitTable(
             self.spec, where, tuple(columns), filters=tuple(filters), is_read_in_process=True

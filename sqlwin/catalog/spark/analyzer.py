@@ -14,8 +14,9 @@ from planner.sql.build import empty_relation, to_sql
 from planner.sql.nodes import PlacedError, span_of
 from planner.sql.types.output_schema import output_schema
 from runtime.errors import ErrorKind, SqlwinError, nearest
-from runtime.frames.scan_source import SETTINGS_OF_SCANS, unlike_spark
+from runtime.frames.scan_source import SETTINGS_OF_SCANS, check_like_spark
 from runtime.names import quote_name
+from runtime.refusal import tried
 from runtime.spark.errors import translate, translate_spark_errors
 from runtime.spark.messages import unknown_column_error, unknown_table_error
 from runtime.spark.on_demand import is_started
@@ -47,7 +48,7 @@ def has_usual_settings(spark: SparkSession, settings: SparkSettings) -> bool:
                 not key.startswith("spark.sql.") or _OF_RUNNING.fullmatch(key)
                 for key in keys - SETTINGS_OF_SCANS.keys()
             )
-            and unlike_spark(spark, SETTINGS_OF_SCANS) is None
+            and tried(check_like_spark, spark, SETTINGS_OF_SCANS) is None
         )
 
     return settings.holds("Spark analyses as usual", judge)

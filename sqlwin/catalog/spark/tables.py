@@ -101,11 +101,7 @@ class SparkTables:
         return table_from_description(shown, json.loads(row[0]))
 
     def source(self, table: TableSpec, columns: Schema) -> ScanSource:
-        """Return the files of a table for the Arrow scan.
-
-        Raises:
-            Refused: The scan cannot read them.
-        """
+        """Return the files of a table for the Arrow scan. See `planner.catalog.Catalog`."""
         options = table.option_map
         path = options[_PATH]
         # List Spark's files first: a file added in between is then skipped rather than read
@@ -134,11 +130,7 @@ class SparkTables:
         )
 
     def _files_of_partitions(self, table: TableSpec) -> frozenset[str]:
-        """Return the file URIs of tracked partitions.
-
-        Raises:
-            Refused: They cannot be read.
-        """
+        """Return the file URIs of tracked partitions, or refuse partitions elsewhere."""
         called = quote_name(*full_name(table).split("."))
         root = as_uri(resolve(self._spark, table.option_map[_PATH]))
         # Spark caches file listings.

@@ -14,6 +14,7 @@ from runtime.connectors.kafka.scan import KafkaSplits, scan
 from runtime.local.messages import is_undecoded
 from runtime.local.streaming.messages import MESSAGE_SCHEMA, NoRows, SourceProgress
 from runtime.local.streaming.scan import ScanTask
+from runtime.refusal import Refusal, tried
 from runtime.spec.source import WATERMARK_SPLIT, SplitTable
 from runtime.spec.table import Column, TableColumn, TableSpec
 from tests.runtime.connectors.kafka.broker import Broker, broker
@@ -147,7 +148,8 @@ def test_messages_are_read_without_spark_or_give_the_reason(
 ) -> None:
     table = table_of(**more)
     expected = SplitTable(table, "one, read", tuple(columns), is_exclusive=True)
-    assert scan(spark, table, columns) == (expected if reason is None else reason)
+    outcome = tried(scan, spark, table, columns)
+    assert outcome == (expected if reason is None else Refusal(reason))
 
 
 def test_unused_values_are_not_decoded() -> None:
