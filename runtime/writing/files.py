@@ -1,7 +1,7 @@
 """Write Arrow batches to files, in a task or in this process.
 
 File names are unique to each task attempt, so a retried task is harmless. Callers decide when
-readers see the files, and remove those of a failed job.
+readers see the files, and remove the files of a failed job.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class NewFiles:
         return pa.schema([f for f in self.schema if f.name not in without])
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[WrittenFile]:
-        """Write rows and yield a description of each file. Without rows there is none.
+        """Write rows and yield a description of each file. Without rows no file is written.
 
         A partition has one file if its rows are adjacent, and otherwise possibly several.
 

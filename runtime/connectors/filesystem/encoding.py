@@ -1,6 +1,6 @@
 """Formats that sqlwin writes with the content of Spark's files: Parquet, CSV and JSON.
 
-Parquet files have the same types, codec and footer as those of Spark's writer, text has the same
+Parquet files have the types, codec and footer that Spark's writer gives them; text has the same
 bytes.
 """
 

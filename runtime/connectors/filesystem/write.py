@@ -83,7 +83,7 @@ class Target:
         file_format: Format of the files.
         options: Options of Spark's writer.
         partitions: Partition columns, as spelled in the rows.
-        parallelism: Number of tasks. None as many as the rows have.
+        parallelism: Number of tasks that write. None to keep the partitions of the rows.
     """
 
     spark: SparkSession
@@ -200,8 +200,8 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
     """Write rows below the table's path and return their number.
 
     Args:
-        rows: Rows to write. If workers or this process have them as Arrow and the files would equal
-            those of Spark's writer, they write local files themselves.
+        rows: Rows to write. Workers or this process write local files themselves if they have the
+            rows as Arrow and the files would equal the output of Spark's writer.
         spec: Table specification.
         overwrite: Whether to replace existing rows.
 
