@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from planner.catalog import Catalog
 from planner.nodes.logical import Node
 from runtime.refusal import Refusal
-from runtime.spec.steps import DEFAULT_KEEP_US, DEFAULT_MAX_WINDOWS
+from runtime.spec.filling import DEFAULT_KEEP_US, DEFAULT_MAX_WINDOWS
 from runtime.spec.windows import window_kind
 
 

@@ -14,7 +14,7 @@ from planner.nodes.physical import (
     SliceScan,
 )
 from planner.optimizer import ParallelismOptions
-from runtime.spec.local import FileScan
+from runtime.plan.local import FileScan
 from runtime.spec.scan import ScanSource
 from runtime.spec.windows import SessionWindow, Window
 

@@ -12,7 +12,7 @@ from runtime.spec.table import Column, TableColumn, TableSpec
 
 if TYPE_CHECKING:
     from planner.explain.document import QueryDocument
-    from runtime.spec.in_process.step import InProcessStep
+    from runtime.plan.in_process import InProcessStep
     from sqlwin.execution.errors import ScriptPlace
     from sqlwin.execution.guard import Guard
     from sqlwin.execution.simulated import Simulated

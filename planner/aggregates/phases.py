@@ -15,7 +15,7 @@ from planner.nodes.physical import (
     OnePhaseWindowAggregate,
 )
 from planner.sql.build import column
-from runtime.spec.steps import GapFilling, VersionJoining
+from runtime.spec.filling import GapFilling, VersionJoining
 from runtime.spec.table import Column
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 

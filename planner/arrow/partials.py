@@ -15,11 +15,11 @@ from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.logical import NamedExpr, Node
 from planner.sql.build import column
 from planner.sql.types.decimals import decimal_digits
+from runtime.plan.local import PartialColumns
 from runtime.refusal import refuse
 from runtime.shown_types import shown_type
 from runtime.spec.aggregates import CollectRegisters, Merge, MergeOp, Summaries, UserDefined
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, column_refs
-from runtime.spec.local import PartialColumns
 from runtime.spec.table import Column
 
 _MAX_LONG_DIGITS = 18

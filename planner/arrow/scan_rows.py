@@ -24,9 +24,9 @@ from planner.sql.build import (
 )
 from planner.sql.flink_functions import current_watermarks, is_current_time
 from planner.sql.parts import only_source
+from runtime.plan.exchange import WindowProjection
 from runtime.refusal import Refusal, Refused, refuse, tried
 from runtime.shown_types import shown_type
-from runtime.spec.exchange import WindowProjection
 from runtime.spec.expressions import Call, ColumnRef, Expression, columns_of
 from runtime.spec.table import Column
 

@@ -57,11 +57,11 @@ from planner.nodes.physical import (
 from planner.sql.build import bare_column, conjunction, star_leaves_out, to_sql
 from planner.sql.flink_functions import with_current_watermarks
 from planner.sql.intervals import render_duration
-from runtime.spec.exchange import SliceLevel
+from runtime.plan.exchange import SliceLevel
 from runtime.spec.expressions import FirstRows, columns_of
 from runtime.spec.figures import count_text
+from runtime.spec.filling import GapFilling
 from runtime.spec.slices import SLICE_END
-from runtime.spec.steps import GapFilling
 from runtime.spec.windows import SessionWindow, Window
 
 

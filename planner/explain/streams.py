@@ -10,10 +10,10 @@ from planner.materialized.form import time_text
 from planner.nodes.logical import INTERVAL_COLUMNS
 from planner.sql.intervals import render_duration
 from planner.streams.slice_store import reason_of_store
-from runtime.spec.in_process.relations import JoinedRows, RankedRows
-from runtime.spec.local import StreamLocalStep
-from runtime.spec.steps import PlanNode
-from runtime.spec.stream_steps import (
+from runtime.plan.local import StreamLocalStep
+from runtime.plan.nodes import PlanNode
+from runtime.plan.rows import JoinedRows, RankedRows
+from runtime.plan.streams import (
     SliceStoreKind,
     StreamFillStep,
     StreamRegroupStep,

@@ -56,10 +56,10 @@ from planner.sql.build import (
 )
 from planner.sql.names import gather_ctes
 from planner.sql.parts import lateral_queries
-from runtime.spec.exchange import Partials, WindowProjection
-from runtime.spec.in_process.relations import FilledRows, WindowedRows
-from runtime.spec.local import ArrowBuffer, Catalyst, LocalStep, SqlPartial, SqlRows, is_local
-from runtime.spec.steps import MeasuredStep, PlanNode, SqlStep
+from runtime.plan.exchange import Partials, WindowProjection
+from runtime.plan.local import ArrowBuffer, Catalyst, LocalStep, SqlPartial, SqlRows, is_local
+from runtime.plan.nodes import MeasuredStep, PlanNode, SqlStep
+from runtime.plan.rows import FilledRows, WindowedRows
 
 # Operator labels of a node, by `id(node)`, from the top
 Labels = Mapping[int, Sequence[str]]

@@ -20,16 +20,15 @@ from planner.nodes.logical import (
     WindowTableFunction,
 )
 from planner.sql.build import column
-from runtime.refusal import Refusal, refuse
-from runtime.spec.exchange import WindowProjection
-from runtime.spec.expressions import Expression
-from runtime.spec.in_process.definition import (
+from runtime.plan.definition import (
     DEFINED_AGGREGATES,
     DefinedCall,
     DefinedGroups,
     DefinedVersions,
 )
-from runtime.spec.in_process.relations import (
+from runtime.plan.exchange import WindowProjection
+from runtime.plan.nodes import PlanNode
+from runtime.plan.rows import (
     FilledRows,
     GivenRows,
     InlineRows,
@@ -39,7 +38,9 @@ from runtime.spec.in_process.relations import (
     UnitedRows,
     WindowedRows,
 )
-from runtime.spec.steps import FillLinear, PlanNode
+from runtime.refusal import Refusal, refuse
+from runtime.spec.expressions import Expression
+from runtime.spec.filling import FillLinear
 from runtime.spec.table import Column
 from runtime.spec.windows import CalendarCumulate, Cumulate, window_kind
 

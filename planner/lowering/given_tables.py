@@ -14,10 +14,10 @@ from planner.nodes.logical import Expand, Node
 from planner.sql.build import select_all_from
 from planner.streams.delay import plain_delay_us
 from planner.streams.tables import stream_named
+from runtime.plan.rows import GivenRows, UnitedRows
+from runtime.plan.simulated import SimulatedTable
 from runtime.refusal import refuse
 from runtime.spec.expressions import Constant
-from runtime.spec.in_process.relations import GivenRows, UnitedRows
-from runtime.spec.in_process.simulated import SimulatedTable
 from runtime.spec.table import Column
 
 

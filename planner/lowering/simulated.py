@@ -33,22 +33,22 @@ from planner.nodes.logical import (
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.sql.build import bare_column, column
 from planner.streams.ranked_rows import rank_order, ranking
-from runtime.spec.exchange import MergedWindows, WindowProjection
-from runtime.spec.expressions import ColumnRef
-from runtime.spec.in_process.relations import (
+from runtime.plan.exchange import MergedWindows, WindowProjection
+from runtime.plan.rows import (
     GivenRows,
     JoinedRows,
     ProjectedRows,
     RankedRows,
     RepeatedRows,
 )
-from runtime.spec.in_process.simulated import (
+from runtime.plan.simulated import (
     SimulatedOperator,
     SimulatedPart,
     SimulatedQuery,
     SimulatedWholeWindows,
 )
-from runtime.spec.stream_steps import WholeWindowsStep
+from runtime.plan.streams import WholeWindowsStep
+from runtime.spec.expressions import ColumnRef
 
 
 def lower_simulated(

@@ -16,21 +16,21 @@ from planner.nodes.physical import (
     SharedSlices,
     SliceScan,
 )
-from runtime.spec.aggregates import WindowAggregation
-from runtime.spec.exchange import (
+from runtime.plan.exchange import (
     ExchangeStep,
     MergedWindows,
     Partials,
     SharedExchangeStep,
     SharedSlicesStep,
 )
-from runtime.spec.local import (
+from runtime.plan.local import (
     ArrowBuffer,
     GroupingSets,
     LocalStep,
     SliceRows,
     is_local,
 )
+from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.windows import Window
 
 # Names inside a plan. Columns of tables and queries never begin with a dollar sign.

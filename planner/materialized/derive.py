@@ -18,10 +18,10 @@ from planner.materialized.form import (
 )
 from planner.materialized.windows import slice_end_conditions
 from planner.nodes.physical import LocalWindowAggregate
+from runtime.plan.local import PartialColumns
 from runtime.refusal import refuse
 from runtime.spec.aggregates import Merge, MergeMoments, MergeOp, Pick, partial_fields
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, columns_of, terms_of
-from runtime.spec.local import PartialColumns
 from runtime.spec.slices import LocalForm, SlicePartial
 from runtime.spec.windows import CalendarTumble
 

@@ -14,6 +14,7 @@ from planner.nodes.physical import LocalWindowAggregate
 from planner.nodes.slice_levels import grid_of
 from planner.sql.intervals import render_duration, render_months
 from planner.sql.render import quote_string
+from runtime.plan.local import PartialColumns
 from runtime.refusal import refuse
 from runtime.spec.aggregates import (
     CollectRegisters,
@@ -26,7 +27,6 @@ from runtime.spec.aggregates import (
     partial_fields,
 )
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
-from runtime.spec.local import PartialColumns
 from runtime.spec.slices import (
     SLICE_END,
     LocalForm,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from planner.materialized.form import integer_comparison
+from runtime.plan.local import SliceLocalStep, SliceRows
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import (
     Call,
@@ -16,7 +17,6 @@ from runtime.spec.expressions import (
     columns_of,
     terms_of,
 )
-from runtime.spec.local import SliceLocalStep, SliceRows
 from runtime.spec.slices import SLICE_END
 from runtime.spec.table import Column
 from runtime.spec.windows import (

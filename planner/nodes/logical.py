@@ -16,7 +16,7 @@ from planner.catalog import Schema
 from planner.sql.build import column
 from planner.sql.nodes import TextSpan
 from runtime.spec.aggregates import UserAggregate
-from runtime.spec.steps import GapFilling, VersionJoining
+from runtime.spec.filling import GapFilling, VersionJoining
 from runtime.spec.windows import CalendarCumulate, Cumulate, Window
 
 AnyNode = TypeVar("AnyNode", bound="Node")

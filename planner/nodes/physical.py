@@ -16,13 +16,13 @@ from planner.nodes.logical import (
     WindowedNode,
     WindowKey,
 )
+from runtime.plan.exchange import SliceLevel
+from runtime.plan.local import SliceRows, TaskScan
 from runtime.spec.aggregates import Accumulator
-from runtime.spec.exchange import SliceLevel
 from runtime.spec.expressions import FirstRows
-from runtime.spec.local import SliceRows, TaskScan
+from runtime.spec.filling import GapFilling, VersionJoining
 from runtime.spec.scan import ScanSource
 from runtime.spec.slices import SliceTable
-from runtime.spec.steps import GapFilling, VersionJoining
 from runtime.spec.windows import Window
 
 

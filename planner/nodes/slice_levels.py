@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
-from runtime.spec.exchange import SliceLevel
+from runtime.plan.exchange import SliceLevel
 from runtime.spec.windows import Cumulate, Hop, Tumble
 
 # Windows whose pieces all have the same width, unlike in calendar windows

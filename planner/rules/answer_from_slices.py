@@ -14,9 +14,9 @@ from planner.nodes.physical import (
 )
 from planner.optimizer import Options
 from planner.streams.tables import streams_of
+from runtime.plan.local import FileScan, SliceRows
 from runtime.refusal import Refusal, Refused, refuse
 from runtime.spec.expressions import ColumnRef, column_refs
-from runtime.spec.local import FileScan, SliceRows
 from runtime.spec.scan import ScanSource
 from runtime.spec.slices import SLICE_END, LocalForm, SliceTable, is_inserted_rows
 from runtime.spec.table import Column

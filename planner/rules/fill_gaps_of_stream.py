@@ -41,7 +41,7 @@ from planner.streams.tables import arrives_at_once, streams_of
 from runtime.refusal import Refusal
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Constant
-from runtime.spec.steps import FillConstant, GapFilling
+from runtime.spec.filling import FillConstant, GapFilling
 from runtime.spec.table import Column
 from runtime.spec.windows import (
     CalendarCumulate,

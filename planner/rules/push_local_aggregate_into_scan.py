@@ -13,9 +13,9 @@ from planner.nodes.physical import (
 )
 from planner.optimizer import Options
 from planner.streams.delay import plain_delay_us
+from runtime.plan.local import FileScan, SplitScan
 from runtime.refusal import Refusal, refuse, tried
 from runtime.spec.expressions import Call, Constant, Expression
-from runtime.spec.local import FileScan, SplitScan
 from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
 

@@ -25,8 +25,8 @@ from planner.nodes.physical import (
 from planner.nodes.slice_levels import FixedWindow, grid_of
 from planner.sql.build import to_sql
 from planner.streams.tables import streams_of
+from runtime.plan.local import PartialColumns
 from runtime.spec.aggregates import UserAggregate
-from runtime.spec.local import PartialColumns
 from runtime.spec.state_schema import (
     PARALLELISM,
     OperatorSchema,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.spec.stream_steps import SliceStoreKind
+from runtime.plan.streams import SliceStoreKind
 from runtime.spec.windows import (
     AlignedWindow,
     CalendarCumulate,

@@ -19,7 +19,7 @@ from planner.nodes.physical import (
     ScanLocalWindowAggregate,
     with_rows_by_spark,
 )
-from runtime.spec.local import SplitScan
+from runtime.plan.local import SplitScan
 
 
 def streams_of(plan: Node, catalog: Catalog) -> tuple[StreamTable, ...]:

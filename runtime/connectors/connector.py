@@ -16,7 +16,6 @@ from runtime.options.lookup import lookup_reload
 from runtime.refusal import refuse
 from runtime.spark.errors import translate, translate_spark_errors
 from runtime.spec.expressions import Expression
-from runtime.spec.in_process.text import TextSource
 from runtime.spec.scan import ScanSource
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 from runtime.spec.source import FileLog, InputChecks, MessageSource, SplitSource, SplitTable
@@ -28,6 +27,7 @@ from runtime.spec.table import (
     TableColumn,
     TableSpec,
 )
+from runtime.spec.text import TextSource
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,8 +10,8 @@ from functools import cmp_to_key, reduce
 from typing import Any
 
 from runtime.definition.order import compare, key_of, sorted_places
+from runtime.plan.definition import DefinedCall
 from runtime.spec.expressions import RankOrder
-from runtime.spec.in_process.definition import DefinedCall
 
 Values = list[Any]
 

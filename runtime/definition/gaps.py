@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from runtime.definition.order import key_of
 from runtime.definition.windows import has_instant, next_window
-from runtime.spec.in_process.relations import FilledRows
-from runtime.spec.steps import FillConstant, GapFilling
+from runtime.plan.rows import FilledRows
+from runtime.spec.filling import FillConstant, GapFilling
 
 _Row = dict[str, Any]
 

@@ -9,16 +9,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from runtime.batch.in_process import computed_batches, schema_of
 from runtime.compute.arrow.evaluate import filter_mask
 from runtime.compute.arrow.types import arrow_type
 from runtime.definition.aggregates import result_of
 from runtime.definition.gaps import rows_with_gaps_filled, rows_with_gaps_filled_on_stream
 from runtime.definition.order import compare_rows, key_of, sorted_places
 from runtime.definition.windows import sessions_of, wall_clock, windows_of
+from runtime.engines.local.rows import computed_batches, schema_of
 from runtime.errors import ExecutionError
-from runtime.spec.in_process.definition import DefinedGroups, DefinedVersions
-from runtime.spec.in_process.relations import (
+from runtime.plan.definition import DefinedGroups, DefinedVersions
+from runtime.plan.nodes import PlanNode
+from runtime.plan.rows import (
     FilledRows,
     GivenRows,
     InlineRows,
@@ -28,7 +29,7 @@ from runtime.spec.in_process.relations import (
     UnitedRows,
     WindowedRows,
 )
-from runtime.spec.steps import PlanNode, VersionJoining
+from runtime.spec.filling import VersionJoining
 from runtime.spec.windows import WINDOW_TIME_LAG_US, SessionWindow
 
 # Maximum rows copied into windows and pairs of a join; more take minutes

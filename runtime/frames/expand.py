@@ -5,7 +5,7 @@ from __future__ import annotations
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.frames.wall_clock import timestamp_ntz_sql, wall_clock_us_sql
 from runtime.names import quote_name
-from runtime.spec.in_process.relations import WindowedRows
+from runtime.plan.rows import WindowedRows
 from runtime.spec.windows import CalendarTumble, SessionWindow, Tumble
 
 

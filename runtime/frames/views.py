@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING
 
+from runtime.plan.nodes import PlanNode, SqlStep
 from runtime.spark.session import is_remote
-from runtime.spec.steps import PlanNode, SqlStep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -25,11 +25,11 @@ from runtime.frames.scan_counts import ScanCounter
 from runtime.local.scan_rows import ScanRows
 from runtime.local.split_windows import SplitWindows
 from runtime.local.stage import BufferPlan, Cut, aggregate
+from runtime.plan.local import FileLocalStep
 from runtime.scan.paths import path_for_spark
 from runtime.scan.splits import ExclusiveTimes, Split, plan_splits
 from runtime.scan.stores import STORE_READERS, Store
 from runtime.spark.workers import prepare_worker
-from runtime.spec.local import FileLocalStep
 from runtime.spec.scan import PartitionValue, ScanSource
 
 T = TypeVar("T")

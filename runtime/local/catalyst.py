@@ -9,7 +9,7 @@ from __future__ import annotations
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.frames.wall_clock import wall_clock_us_sql
 from runtime.names import quote_name
-from runtime.spec.local import CatalystStep, SqlPartial
+from runtime.plan.local import CatalystStep, SqlPartial
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, local_window
 
 

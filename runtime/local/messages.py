@@ -25,8 +25,8 @@ from runtime.frames.scan_counts import ScanCounter
 from runtime.local.arrow_scan import items_of
 from runtime.local.scan_rows import ScanRows
 from runtime.local.stage import BufferPlan, Cut, aggregate
+from runtime.plan.local import ScanLocalStep
 from runtime.spark.workers import prepare_worker
-from runtime.spec.local import ScanLocalStep
 from runtime.spec.source import WATERMARK_SPLIT, MessageSource, SplitReader
 from runtime.spec.table import Column
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from runtime.frames.wall_clock import wall_clock_us_sql
 from runtime.names import quote_name
-from runtime.spec.local import LocalSource, LocalStep, SqlRows
+from runtime.plan.local import LocalSource, LocalStep, SqlRows
 from runtime.spec.stream import TIME
 
 if TYPE_CHECKING:

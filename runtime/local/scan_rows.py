@@ -11,12 +11,12 @@ from runtime.compute.counters import count
 from runtime.compute.kernels.columns import from_buffer, int64_values
 from runtime.compute.wall_clock import wall_clock_us
 from runtime.local.projection import Projection, projection
+from runtime.plan.local import ArrowBuffer, FileScan, LocalStep, Streaming, TaskScan
 from runtime.scan.read import convert_types, read_batches
 from runtime.scan.splits import Split
 from runtime.scan.stores import Store
 from runtime.spec.aggregates import CollectSet
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, can_fail, columns_of
-from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, Streaming, TaskScan
 from runtime.spec.stream import TIME
 
 # Column with the rows' time as a timestamp, if it is computed

@@ -12,11 +12,11 @@ from runtime.compute.arrow.types import arrow_type
 from runtime.compute.counters import count
 from runtime.compute.kernels.columns import as_type
 from runtime.compute.kernels.roll_up import merge_to
+from runtime.plan.local import GroupingSets, SliceLocalStep, SliceRows
 from runtime.scan.read import read_batches
 from runtime.scan.splits import SelectRowGroups, Split, plan_splits, select_row_groups
 from runtime.scan.stores import Store
 from runtime.spec.expressions import ColumnRef, Expression, columns_of
-from runtime.spec.local import GroupingSets, SliceLocalStep, SliceRows
 from runtime.spec.slices import SLICE_END
 from runtime.spec.windows import AlignedWindow, SessionWindow
 

@@ -17,9 +17,9 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import ExecutionError
 from runtime.frames.blobs import Emit
 from runtime.local.stage import Cut
+from runtime.plan.local import FileLocalStep
 from runtime.scan.splits import ExclusiveTimes
 from runtime.spec.expressions import ColumnRef
-from runtime.spec.local import FileLocalStep
 from runtime.spec.windows import SessionWindow, local_window
 
 

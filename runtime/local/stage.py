@@ -13,9 +13,9 @@ from runtime.compute.arrow.types import arrow_type
 from runtime.compute.buffer import BufferRows, WindowBuffer
 from runtime.compute.kernels.columns import Int64Array, int64_values, mask_of, one_chunk
 from runtime.local.projection import Projection
+from runtime.plan.local import LocalStep
 from runtime.spark.workers import fitting_bytes
 from runtime.spec.aggregates import Accumulator, Merge, MergeOp, partial_fields
-from runtime.spec.local import LocalStep
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
 from runtime.spec.stream import TIME
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, Window, local_window

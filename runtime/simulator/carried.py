@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from runtime.plan.nodes import PlanNode
+from runtime.plan.rows import GivenRows, ProjectedRows, UnitedRows
 from runtime.spec.expressions import ColumnRef
-from runtime.spec.in_process.relations import GivenRows, ProjectedRows, UnitedRows
-from runtime.spec.steps import PlanNode
 from runtime.spec.stream import LATE_ROW, ROW_KIND
 from runtime.spec.table import Column
 

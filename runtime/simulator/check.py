@@ -8,9 +8,12 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from runtime.batch.in_process import computed_batches, schema_of
 from runtime.definition.relations import defined_rows, filled_on_stream, versions_joined
+from runtime.engines.local.rows import computed_batches, schema_of
 from runtime.errors import ExecutionError, SqlwinError
+from runtime.plan.nodes import PlanNode
+from runtime.plan.simulated import SimulatedOperator, SimulatedPart, SimulatedQuery
+from runtime.plan.streams import StreamVersionStep
 from runtime.refusal import Refusal
 from runtime.simulator.arrivals import Shape, cut_at_every_row, random_history
 from runtime.simulator.compare import (
@@ -24,9 +27,6 @@ from runtime.simulator.compare import (
 from runtime.simulator.histories import Batch, StreamHistory
 from runtime.simulator.run import ChangedQuery, HistoryOutcome, run_history
 from runtime.simulator.tables import Moment, TableRows, moments_of, with_clock
-from runtime.spec.in_process.simulated import SimulatedOperator, SimulatedPart, SimulatedQuery
-from runtime.spec.steps import PlanNode
-from runtime.spec.stream_steps import StreamVersionStep
 from runtime.streaming.options import StreamOptions
 
 NO_DEFINITION = Refusal("it has none")

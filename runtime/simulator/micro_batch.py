@@ -8,7 +8,9 @@ from functools import partial
 
 import pyarrow as pa
 
-from runtime.batch.in_process import computed_batches, schema_of
+from runtime.engines.local.rows import computed_batches, schema_of
+from runtime.plan.rows import GivenRows, OrderedRows
+from runtime.plan.simulated import SimulatedOperator, SimulatedPart, SimulatedQuery
 from runtime.simulator.carried import carry_kind
 from runtime.simulator.flows import Flow, Mark, TaskFlow, flow_of, map_rows, rows_of_tasks
 from runtime.simulator.histories import Batch
@@ -16,8 +18,6 @@ from runtime.simulator.storage import BatchOutput, Storage
 from runtime.simulator.tables import Moment, TableRows, moments_of, with_clock
 from runtime.simulator.whole_windows import RunningWholeWindows
 from runtime.simulator.window_operators import OperatorOutput, RunningOperator
-from runtime.spec.in_process.relations import GivenRows, OrderedRows
-from runtime.spec.in_process.simulated import SimulatedOperator, SimulatedPart, SimulatedQuery
 from runtime.streaming.options import StreamOptions
 
 # Name of the rows of the query

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from runtime.plan.simulated import SimulatedQuery
 from runtime.simulator.histories import Batch, Restart, StreamHistory, Write
 from runtime.simulator.micro_batch import RunningQuery
 from runtime.simulator.storage import BatchOutput, CrashError, Storage
 from runtime.simulator.tables import TableRows
-from runtime.spec.in_process.simulated import SimulatedQuery
 from runtime.streaming.operator_specs import operator_run
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.state.blobs import Owner

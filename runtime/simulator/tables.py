@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from runtime.batch.in_process import CLOCK_TYPE
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import int64_values
+from runtime.engines.local.rows import CLOCK_TYPE
+from runtime.plan.simulated import SimulatedTable
 from runtime.simulator.histories import Batch
-from runtime.spec.in_process.simulated import SimulatedTable
 from runtime.spec.stream import FINAL_US, LATE_ROW
 
 _MS_US = 1_000

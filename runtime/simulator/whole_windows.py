@@ -13,17 +13,17 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.batch.in_process import schema_of
 from runtime.compute.arrow.blobs import split_by_bucket
 from runtime.compute.kernels.keys import bucket_of
+from runtime.engines.local.rows import schema_of
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import buffer_plan
+from runtime.plan.exchange import MergedWindows
+from runtime.plan.local import ArrowBuffer, is_local
+from runtime.plan.rows import JoinedRows, RankedRows, RowScan, local_rows
+from runtime.plan.simulated import SimulatedWholeWindows
 from runtime.simulator.carried import carry_kind
 from runtime.simulator.flows import Flow, Mark, TaskFlow, flow_of, map_rows
-from runtime.spec.exchange import MergedWindows
-from runtime.spec.in_process.relations import JoinedRows, RankedRows, RowScan, local_rows
-from runtime.spec.in_process.simulated import SimulatedWholeWindows
-from runtime.spec.local import ArrowBuffer, is_local
 from runtime.spec.stream import ALL_SOURCES, KEEP, ROW_KIND, SOURCE, WATERMARK
 from runtime.streaming.operators.whole_windows import (
     IS_LEFT,

@@ -11,23 +11,23 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from runtime.batch.in_process import schema_of
-from runtime.batch.projection import with_window_time
+from runtime.compute.arrow.projection import with_window_time
 from runtime.compute.buffer import BufferRows
+from runtime.engines.local.rows import schema_of
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.streaming.messages import LateRows, Message, MessageRow, decode
 from runtime.local.streaming.plan import local_plan
 from runtime.local.streaming.progress import TaskProgress
 from runtime.local.streaming.stage import LocalPlan, LocalTask
+from runtime.plan.local import ArrowBuffer, LocalStep, is_local
+from runtime.plan.nodes import PlanNode
+from runtime.plan.rows import GivenRows, RowScan, local_rows
+from runtime.plan.simulated import SimulatedOperator
 from runtime.simulator.carried import carry
 from runtime.simulator.flows import Flow, Mark, TaskFlow, flow_of
 from runtime.simulator.histories import Batch
 from runtime.simulator.state_size import needless_state
 from runtime.simulator.storage import KeyGroupState, Storage
-from runtime.spec.in_process.relations import GivenRows, RowScan, local_rows
-from runtime.spec.in_process.simulated import SimulatedOperator
-from runtime.spec.local import ArrowBuffer, LocalStep, is_local
-from runtime.spec.steps import PlanNode
 from runtime.spec.stream import (
     ALL_SOURCES,
     FINAL_US,

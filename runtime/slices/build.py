@@ -40,6 +40,7 @@ from runtime.local.arrow_scan import (
 )
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import BufferPlan, aggregate, buffer_plan
+from runtime.plan.local import FileLocalStep
 from runtime.refusal import Refusal, tried
 from runtime.scan.metadata import column_indices, read_footer
 from runtime.scan.pruning import column_range
@@ -53,7 +54,6 @@ from runtime.spark.errors import translate_spark_errors
 from runtime.spark.jobs import run_interruptibly
 from runtime.spark.workers import prepare_worker
 from runtime.spec.expressions import ColumnRef
-from runtime.spec.local import FileLocalStep
 from runtime.spec.scan import ScanFile
 from runtime.spec.slices import SLICE_END, UNTOUCHED, LocalForm, Reached
 from runtime.writing.files import FILE_DDL, NewFiles, NotWritten, file_task, records_of

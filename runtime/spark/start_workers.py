@@ -46,7 +46,7 @@ def start_workers(spark: SparkSession) -> threading.Thread | None:
 
 
 def _import_first(batches: Iterator[Any]) -> Iterator[Any]:
-    import runtime.batch.global_aggregate
+    import runtime.engines.spark_batch.global_aggregate
     import runtime.local.arrow_scan  # noqa: F401
 
     yield from batches

@@ -1,5 +1,5 @@
 """Streaming operators on micro-batches of Spark Structured Streaming.
 
-Takes steps from `runtime.spec.stream_steps` and returns streaming DataFrames of emitted windows.
+Takes steps from `runtime.plan.streams` and returns streaming DataFrames of emitted windows.
 Owns checkpoints, state and watermarks. Knows no SQL and no sinks: `runtime.sinks` writes the rows.
 """

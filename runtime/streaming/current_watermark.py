@@ -20,8 +20,8 @@ from runtime.files import Files
 from runtime.frames.job_properties import current_watermark_us
 from runtime.frames.user_functions import register_scalar
 from runtime.names import quote_name
+from runtime.plan.streams import WatermarkedRowsStep
 from runtime.spec.stream import CURRENT_WATERMARK
-from runtime.spec.stream_steps import WatermarkedRowsStep
 
 _TIME = "$watermark_time"
 _METRIC = "sqlwin-watermark"

@@ -6,15 +6,15 @@ import secrets
 from dataclasses import replace
 
 from runtime.local.streaming.stage import ROW_COUNT, LocalPlan
-from runtime.spec.aggregates import Accumulator, WindowAggregation
-from runtime.spec.local import Streaming
-from runtime.spec.steps import GapFilling, VersionJoining
-from runtime.spec.stream_steps import (
+from runtime.plan.local import Streaming
+from runtime.plan.streams import (
     StreamFillStep,
     StreamRowsStep,
     StreamVersionStep,
     StreamWindowStep,
 )
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.filling import GapFilling, VersionJoining
 from runtime.spec.windows import SessionWindow
 from runtime.streaming.changes import StateNames
 from runtime.streaming.operators.base import KeyGroupSpec, OperatorRun

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runtime.compute.kernels.columns import BoolArray, Int64Array
-from runtime.spec.in_process.text import CsvRecords, TextColumn
+from runtime.spec.text import CsvRecords, TextColumn
 from runtime.text.csv_record import split_record
 from runtime.text.fields import BrokenRecordError, Fields
 from runtime.text.lines import Lines

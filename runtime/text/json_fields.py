@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from runtime.compute.arrow.parse_text import decimal_of
 from runtime.compute.arrow.types import INTEGER_TYPES, arrow_type
-from runtime.spec.in_process.text import TextColumn
+from runtime.spec.text import TextColumn
 from runtime.text.fields import BrokenRecordError, Fields
 from runtime.text.json_record import (
     Fraction,

@@ -12,7 +12,7 @@ from runtime.compute.arrow.evaluate import filter_mask
 from runtime.compute.arrow.types import arrow_type
 from runtime.errors import ExecutionError
 from runtime.spec.expressions import Expression, columns_of
-from runtime.spec.in_process.text import TextSource
+from runtime.spec.text import TextSource
 from runtime.text.csv_fields import csv_fields
 from runtime.text.fields import BrokenRecordError, Fields
 from runtime.text.json_fields import json_fields

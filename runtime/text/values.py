@@ -18,7 +18,7 @@ from runtime.compute.kernels.columns import Int64Array, int64_array, int64_value
 from runtime.compute.wall_clock import instants_us
 from runtime.detection.times import ISO
 from runtime.options.formats import TIME_UNITS
-from runtime.spec.in_process.text import Notation, TextColumn
+from runtime.spec.text import Notation, TextColumn
 from runtime.text.patterns import pattern_regex
 
 _SPACE = " "

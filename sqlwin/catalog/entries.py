@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
 
-    from runtime.spec.stream_steps import StreamRowsStep
+    from runtime.plan.streams import StreamRowsStep
     from runtime.streaming.options import StreamOptions
 
 Name = tuple[str, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from runtime.spec.steps import DEFAULT_MAX_WINDOWS
+from runtime.spec.filling import DEFAULT_MAX_WINDOWS
 
 AUTO = "auto"
 DEFAULT = "default"

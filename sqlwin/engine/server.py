@@ -43,7 +43,7 @@ _LOADED = (
     "sqlwin.cli.run",
     "sqlwin.cli.explain",
     "sqlwin.console.streams",
-    "runtime.batch.execute",
+    "runtime.engines.spark_batch.execute",
     "sqlwin.engine.attached",
     "runtime.spark.start_workers",
     "pandas",

@@ -24,8 +24,8 @@ from planner.lowering.batch import lower
 from planner.nodes.logical import Node, Sink
 from runtime.errors import AnalysisError
 from runtime.frames.meter import Measured, Meter
+from runtime.plan.nodes import PlanNode
 from runtime.spark.session import is_remote
-from runtime.spec.steps import PlanNode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

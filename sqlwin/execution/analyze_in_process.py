@@ -6,15 +6,18 @@ import time
 from collections.abc import Callable, Iterator
 
 from planner.explain.document import Analysis, Figures, OperatorEntry, QueryDocument, Tree
-from runtime.batch.in_process_meter import RelationMeter
-from runtime.spec.exchange import (
+from runtime.engines.local.meter import RelationMeter
+from runtime.plan.exchange import (
     ExchangeStep,
     ExpandedPartials,
     MergedWindows,
     SharedExchangeStep,
     SharedSlicesStep,
 )
-from runtime.spec.in_process.relations import (
+from runtime.plan.in_process import InProcessStep
+from runtime.plan.local import LocalSource, LocalStep, SliceRows
+from runtime.plan.nodes import PlanNode
+from runtime.plan.rows import (
     DatabaseRows,
     FileRows,
     FilledRows,
@@ -31,9 +34,6 @@ from runtime.spec.in_process.relations import (
     WindowedRows,
     local_rows,
 )
-from runtime.spec.in_process.step import InProcessStep
-from runtime.spec.local import LocalSource, LocalStep, SliceRows
-from runtime.spec.steps import PlanNode
 from sqlwin.execution.analyze import with_analysis
 
 # Nodes of partials, which the relation above them computes itself

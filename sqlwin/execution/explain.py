@@ -19,8 +19,8 @@ from planner.plan import Plan
 from planner.sql.depth import deep_trees
 from runtime.connectors.registry import open_table
 from runtime.errors import AnalysisError, SqlwinError
+from runtime.plan.nodes import PlanNode
 from runtime.refusal import Refusal
-from runtime.spec.steps import PlanNode
 from runtime.spec.table import TableSpec
 from sqlwin.execution.in_process import with_place
 from sqlwin.execution.inserts import target_of
@@ -37,9 +37,9 @@ from sqlwin.statements.nodes import (
 from sqlwin.statements.placeholders import copy_token
 
 if TYPE_CHECKING:
-    from runtime.batch.in_process_meter import RelationMeter
+    from runtime.engines.local.meter import RelationMeter
     from runtime.frames.meter import Meter
-    from runtime.spec.in_process.step import InProcessStep
+    from runtime.plan.in_process import InProcessStep
     from sqlwin.execution.analyze import Watched
 
 
@@ -152,7 +152,7 @@ class Explanations:
         measured = self._measured_in_process(document, plan, statement)
         if measured is not None:
             return [measured]
-        from runtime.batch.execute import dataframe
+        from runtime.engines.spark_batch.execute import dataframe
         from sqlwin.execution.analyze import measure
         from sqlwin.execution.statement_sets import Inserts
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from planner.nodes.physical import with_rows_by_spark
 from planner.plan import Plan
 from planner.streams.plan_form import form_of
-from runtime.batch.execute import dataframe
+from runtime.engines.spark_batch.execute import dataframe
 from runtime.errors import AnalysisError
-from runtime.spec.stream_steps import StreamRowsStep
+from runtime.plan.streams import StreamRowsStep
 from runtime.spec.table import TableSpec
 from runtime.streaming.execute.general import check_general_key, general_stream, may_be_idle
 from runtime.streaming.options import StreamOptions

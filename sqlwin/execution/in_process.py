@@ -15,10 +15,10 @@ from planner.nodes.logical import Node
 from planner.nodes.windows import notes_on_windows
 from planner.optimizer import Options, ParallelismOptions
 from planner.plan import Plan
+from runtime.plan.exchange import MergedWindows
+from runtime.plan.in_process import InProcessStep
+from runtime.plan.rows import DatabaseRows, LocalRows
 from runtime.refusal import Refusal, tried
-from runtime.spec.exchange import MergedWindows
-from runtime.spec.in_process.relations import DatabaseRows, LocalRows
-from runtime.spec.in_process.step import InProcessStep
 from runtime.spec.table import Column
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.options import hint_notes
@@ -104,7 +104,7 @@ def types_of_local(local: LocalRows, results: Sequence[Column]) -> Mapping[str, 
         AnalysisError: A function does not accept the type of an argument.
     """
     # imported late because only windows and groups need the kernels
-    from runtime.batch import in_process_partials
+    from runtime.engines.local import partials as in_process_partials
 
     return in_process_partials.types_of_local(local, results)
 

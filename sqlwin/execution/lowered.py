@@ -23,12 +23,12 @@ from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import bounded_tables, sources_in_order, streams_of
 from runtime.connectors.registry import open_table
 from runtime.errors import AnalysisError
+from runtime.plan.local import Streaming, StreamLocalStep
+from runtime.plan.streams import StreamRowsStep, watermarked_rows
 from runtime.refusal import Refusal
 from runtime.spec.expressions import RankOrder
-from runtime.spec.local import Streaming, StreamLocalStep
 from runtime.spec.state_schema import OperatorSchema
 from runtime.spec.stream import StreamSource
-from runtime.spec.stream_steps import StreamRowsStep, watermarked_rows
 from runtime.spec.table import LOOKUP_CACHE, Reload, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import LoweredWindows, Registered, StreamOfWindows
@@ -190,7 +190,7 @@ class LoweredStream:
             SqlwinError: Spark refuses the query, or late rows cannot be kept.
         """
         # imported late because EXPLAIN does not need them
-        from runtime.batch.execute import dataframe
+        from runtime.engines.spark_batch.execute import dataframe
         from runtime.streaming.execute.steps import streaming_dataframe
 
         assert isinstance(self.steps, StreamSteps), "INSERTs that share a stream have no rows"

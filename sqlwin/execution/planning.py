@@ -26,6 +26,8 @@ from runtime.files import is_local_path
 from runtime.frames.arrow_rows import BatchRows, ProcessRows
 from runtime.frames.scan_counts import ScanCounts, StatementCounts, StatementScanCounts
 from runtime.frames.scan_source import check_like_spark, store_of_scan
+from runtime.plan.in_process import InProcessStep
+from runtime.plan.nodes import PlanNode
 from runtime.refusal import Refusal, tried
 from runtime.scan.request_cache import cache_requests
 from runtime.scan.stores import Store
@@ -34,11 +36,9 @@ from runtime.spark.jobs import statement_tag, tag_statement
 from runtime.spark.on_demand import is_chosen, is_started, when_started
 from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
-from runtime.spec.in_process.step import InProcessStep
-from runtime.spec.in_process.text import TextSource
 from runtime.spec.scan import ScanSource
-from runtime.spec.steps import PlanNode
 from runtime.spec.table import IDLE_ADVANCE, TableSpec
+from runtime.spec.text import TextSource
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import View
 from sqlwin.catalog.opening import open_directory
@@ -62,10 +62,10 @@ from sqlwin.statements.nodes import Insert
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from runtime.batch.execute import ExecutionOptions
-    from runtime.batch.in_process import ComputedRows
-    from runtime.batch.in_process_meter import RelationMeter
-    from runtime.batch.in_process_partials import LocalPartials
+    from runtime.engines.local.meter import RelationMeter
+    from runtime.engines.local.partials import LocalPartials
+    from runtime.engines.local.rows import ComputedRows
+    from runtime.engines.spark_batch.execute import ExecutionOptions
     from sqlwin.execution.lowered import LoweredStream, Measuring
 
 
@@ -354,7 +354,7 @@ class Plans:
         Raises:
             SqlwinError: Spark refuses the query.
         """
-        from runtime.batch.execute import batch_rows
+        from runtime.engines.spark_batch.execute import batch_rows
 
         with self.errors_of(lowered.plan.sql), self._span("Spark's analysis"):
             if lowered.step is None:
@@ -439,8 +439,8 @@ class Plans:
         self, plans: Sequence[Plan], places: Sequence[InProcessStep]
     ) -> tuple[list[BatchRows], StatementCounts]:
         """Return the rows of INSERTs computed in this process, and their common counts."""
-        from runtime.batch.in_process_partials import LocalPartials
-        from runtime.batch.in_process_scan import RowCountsOfSet
+        from runtime.engines.local.partials import LocalPartials
+        from runtime.engines.local.scan import RowCountsOfSet
 
         rows, counts = [], []
         shared = LocalPartials(places)
@@ -466,7 +466,7 @@ class Plans:
             shared: Partials that other steps of the statement read, too.
         """
         # imported late because many statements compute nothing
-        from runtime.batch.in_process import ComputedRows
+        from runtime.engines.local.rows import ComputedRows
 
         stores = {source.path: self._store(source) for source in place.scans}
         computed = ComputedRows(place, lambda source: stores[source.path], shared=shared)
@@ -519,7 +519,7 @@ class Plans:
 
     def execution_options(self) -> ExecutionOptions:
         """Return the options for running plans, from settings."""
-        from runtime.batch.execute import ExecutionOptions
+        from runtime.engines.spark_batch.execute import ExecutionOptions
 
         return ExecutionOptions(
             buffer_bytes=int(self.config.get("sqlwin.local.buffer-size")),

@@ -23,6 +23,7 @@ from runtime.connectors.registry import open_table
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.frames.arrow_rows import BatchRows
 from runtime.names import quote_name
+from runtime.plan.in_process import InProcessStep
 from runtime.redaction import remember_settings
 from runtime.scan.request_cache import cache_requests
 from runtime.spark.errors import translate_spark_errors
@@ -30,7 +31,6 @@ from runtime.spark.exceptions import spark_error
 from runtime.spark.jobs import run_interruptibly
 from runtime.spark.on_demand import is_started
 from runtime.spark.settings import change_setting, settings_of
-from runtime.spec.in_process.step import InProcessStep
 from runtime.spec.table import TableSpec
 from sqlwin.catalog import listings
 from sqlwin.catalog.definitions import Definitions

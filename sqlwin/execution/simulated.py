@@ -13,12 +13,12 @@ from planner.lowering.given_tables import MomentCalls
 from planner.lowering.simulated import lower_simulated
 from planner.lowering.stream.steps import StreamSteps
 from planner.sql.depth import deep_trees
+from runtime.plan.nodes import PlanNode
+from runtime.plan.simulated import SimulatedQuery
 from runtime.refusal import Refusal, tried
 from runtime.simulator.arrivals import Shape, overtaken_rows
 from runtime.simulator.check import NO_DEFINITION, SimulatedStream
 from runtime.simulator.tables import TableRows, order_of_times, table_rows
-from runtime.spec.in_process.simulated import SimulatedQuery
-from runtime.spec.steps import PlanNode
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.watermarks import idle_advance
 from sqlwin.execution.in_process import types_of_local
@@ -28,8 +28,8 @@ from sqlwin.statements.nodes import Insert, Query
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from runtime.plan.in_process import InProcessStep
     from runtime.simulator.changed_query import ChangedStream
-    from runtime.spec.in_process.step import InProcessStep
     from sqlwin.execution.lowered import LoweredStream
     from sqlwin.execution.planning import Plans
 

@@ -13,18 +13,18 @@ from planner.lowering.batch import lower
 from planner.lowering.stream.statement_set import shared_stream_groups
 from planner.plan import Plan
 from planner.sql.parts import is_ordered
-from runtime.batch.execute import dataframe
-from runtime.batch.shared import SharedPartials, first_reader, shared_by_several
 from runtime.connectors.registry import open_table
+from runtime.engines.spark_batch.execute import dataframe
+from runtime.engines.spark_batch.shared import SharedPartials, first_reader, shared_by_several
 from runtime.errors import SqlwinError
 from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.meter import Meter
+from runtime.plan.in_process import InProcessStep
+from runtime.plan.nodes import PlanNode
 from runtime.refusal import Refusal
 from runtime.spark.files import resolve
 from runtime.spark.jobs import Outcome, run_interruptibly, run_side_by_side
 from runtime.spec.figures import count_text
-from runtime.spec.in_process.step import InProcessStep
-from runtime.spec.steps import PlanNode
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.entries import MaterializedTable
 from sqlwin.catalog.options import idle_notes

@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.names import quote_name
+from runtime.plan.simulated import SimulatedTable
 from runtime.refusal import Refusal
 from runtime.simulator.check import SimulatedStream, first_disagreement
 from runtime.simulator.compare import Difference, Row, difference
 from runtime.simulator.tables import Moment, moments_of
 from runtime.spark.on_demand import NotStartedError
 from runtime.spec.figures import count_text
-from runtime.spec.in_process.simulated import SimulatedTable
 from runtime.spec.table import IDLE_ADVANCE
 from sqlwin.control import SessionControl
 from sqlwin.execution.simulated import Simulated, resume

@@ -39,8 +39,8 @@ from planner.streams.slice_store import choose_slice_store
 from runtime.compute.kernels.columns import Int64Array
 from runtime.frames.meter import peak_memory_bytes, reset_peak
 from runtime.local.streaming.messages import SourceProgress
+from runtime.plan.streams import StreamReader
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
-from runtime.spec.stream_steps import StreamReader
 from runtime.spec.windows import (
     FIRST_TIME,
     LAST_TIME,

@@ -21,6 +21,7 @@ from runtime.compute.kernels.keys import bucket_of
 from runtime.compute.kernels.merge import merge_slices
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import aggregate, buffer_plan
+from runtime.plan.local import ArrowBuffer, FileScan, LocalStep, PartialColumns, ScanLocalStep
 from runtime.scan.metadata import find_source
 from runtime.scan.read import read_batches
 from runtime.scan.splits import plan_splits
@@ -35,7 +36,6 @@ from runtime.spec.aggregates import (
     WindowAggregation,
 )
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
-from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, PartialColumns, ScanLocalStep
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
 from runtime.spec.windows import AlignedWindow, Cumulate, Hop, Tumble

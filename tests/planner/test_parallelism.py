@@ -6,8 +6,8 @@ from planner.nodes.logical import SqlQuery
 from planner.nodes.physical import Exchange, LocalWindowAggregate, ScanLocalWindowAggregate
 from planner.optimizer import ParallelismOptions
 from planner.parallelism import set_parallelism
+from runtime.plan.local import FileScan
 from runtime.spec.expressions import ColumnRef
-from runtime.spec.local import FileScan
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
 from runtime.spec.windows import Hop, Tumble

@@ -23,7 +23,7 @@ from planner.sql.nodes import error_at
 from planner.sql.render import SparkSql
 from planner.streams.tables import streams_of
 from runtime.shown_types import shown_type
-from runtime.spec.steps import GapFilling
+from runtime.spec.filling import GapFilling
 from runtime.spec.table import Column
 
 # INTERVAL YEAR, MONTH or YEAR TO MONTH, on any level of a type

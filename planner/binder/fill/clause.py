@@ -44,7 +44,7 @@ from planner.sql.nodes import FillClause, WindowFunctionCall, error_at, name_of_
 from planner.sql.parts import lone_source
 from planner.streams.tables import streams_of
 from runtime.errors import AnalysisError
-from runtime.spec.steps import DEFAULT_KEEP_US, DEFAULT_MAX_WINDOWS, GapFilling
+from runtime.spec.filling import DEFAULT_KEEP_US, DEFAULT_MAX_WINDOWS, GapFilling
 from runtime.spec.table import Column
 from runtime.spec.windows import SessionWindow
 

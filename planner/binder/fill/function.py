@@ -46,7 +46,7 @@ from planner.sql.build import column, function_call
 from planner.sql.intervals import render_duration, render_months
 from planner.sql.nodes import WindowFunctionCall, error_at, span_of
 from planner.streams.tables import streams_of
-from runtime.spec.steps import GapFilling
+from runtime.spec.filling import GapFilling
 from runtime.spec.table import Column
 from runtime.spec.windows import (
     CalendarCumulate,

@@ -15,7 +15,7 @@ from runtime.errors import AnalysisError, nearest
 from runtime.refusal import tried
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Constant
-from runtime.spec.steps import FillConstant, Filler, FillLinear, FillLocf
+from runtime.spec.filling import FillConstant, Filler, FillLinear, FillLocf
 
 _NUMBERS = frozenset("tinyint smallint int bigint float double".split())
 _INTEGERS = _NUMBERS - {"float", "double"}

@@ -39,7 +39,7 @@ from planner.sql.nodes import span_of
 from planner.streams.refusals import BATCH, StreamRefusal
 from planner.streams.tables import streams_of
 from runtime.refusal import Refused
-from runtime.spec.steps import VersionJoining
+from runtime.spec.filling import VersionJoining
 from runtime.spec.table import CHANGE_ORDER, IS_DELETED, Column
 from runtime.spec.windows import Tumble
 

@@ -57,16 +57,16 @@ from planner.nodes.physical import (
 from planner.nodes.sql_words import sql_words
 from planner.sql.build import column, is_flat_type
 from planner.streams.ranked_rows import rank_order, ranking
-from runtime.refusal import Refusal, Refused, refuse
-from runtime.shown_types import shown_type
-from runtime.spec.exchange import (
+from runtime.plan.exchange import (
     ExchangeStep,
     ExpandedPartials,
     MergedWindows,
     Partials,
     SharedSlicesStep,
 )
-from runtime.spec.in_process.relations import (
+from runtime.plan.in_process import InProcessStep
+from runtime.plan.local import ArrowBuffer, FileScan, LocalStep, SliceRows, SplitScan, is_local
+from runtime.plan.rows import (
     FilledRows,
     JoinedRows,
     LocalRows,
@@ -76,11 +76,11 @@ from runtime.spec.in_process.relations import (
     grouping_sets,
     local_rows,
 )
-from runtime.spec.in_process.step import InProcessStep
-from runtime.spec.in_process.text import TextSource
-from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, SliceRows, SplitScan, is_local
+from runtime.refusal import Refusal, Refused, refuse
+from runtime.shown_types import shown_type
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
+from runtime.spec.text import TextSource
 from runtime.spec.windows import SessionWindow
 
 

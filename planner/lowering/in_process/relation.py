@@ -23,20 +23,8 @@ from planner.nodes.logical import Node
 from planner.sql.build import (
     is_flat_type,
 )
-from runtime.refusal import Refused, refuse
-from runtime.shown_types import shown_type
-from runtime.spec.exchange import ExchangeStep, MergedWindows, WindowProjection
-from runtime.spec.expressions import ColumnRef, Constant, Expression, column_refs
-from runtime.spec.in_process.relations import (
-    DatabaseRows,
-    FileRows,
-    LocalRows,
-    ProjectedRows,
-    RowScan,
-    TextRows,
-)
-from runtime.spec.in_process.text import TextSource
-from runtime.spec.local import (
+from runtime.plan.exchange import ExchangeStep, MergedWindows, WindowProjection
+from runtime.plan.local import (
     ArrowBuffer,
     FileScan,
     LocalStep,
@@ -44,10 +32,22 @@ from runtime.spec.local import (
     SliceRows,
     is_local,
 )
+from runtime.plan.nodes import PlanNode
+from runtime.plan.rows import (
+    DatabaseRows,
+    FileRows,
+    LocalRows,
+    ProjectedRows,
+    RowScan,
+    TextRows,
+)
+from runtime.refusal import Refused, refuse
+from runtime.shown_types import shown_type
+from runtime.spec.expressions import ColumnRef, Constant, Expression, column_refs
 from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
-from runtime.spec.steps import PlanNode
 from runtime.spec.table import Column
+from runtime.spec.text import TextSource
 from runtime.spec.windows import DAY_US, Tumble
 
 SLICE_END = "$slice_end"

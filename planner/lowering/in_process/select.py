@@ -45,14 +45,14 @@ from planner.sql.build import (
 )
 from planner.sql.parts import has_other_parts, operands, operands_alone
 from planner.streams.ranked_rows import rank_order
-from runtime.refusal import Refusal, refuse
-from runtime.shown_types import shown_type
-from runtime.spec.expressions import Constant, Expression, RankOrder
-from runtime.spec.in_process.relations import (
+from runtime.plan.rows import (
     InlineRows,
     OrderedRows,
     UnitedRows,
 )
+from runtime.refusal import Refusal, refuse
+from runtime.shown_types import shown_type
+from runtime.spec.expressions import Constant, Expression, RankOrder
 from runtime.spec.table import Column
 
 _ONE_ROW = InlineRows((Column("$row", "tinyint"),), ((Constant(0, "tinyint"),),))

@@ -15,9 +15,9 @@ from planner.sql.build import identifier, select_all_from, to_sql
 from planner.sql.flink_functions import current_watermarks
 from planner.streams.current_watermark import asks_watermark, watermarked_stream
 from planner.streams.tables import bare_table, stream_named, stream_tables
-from runtime.spec.steps import PlanNode, SqlStep
+from runtime.plan.nodes import PlanNode, SqlStep
+from runtime.plan.streams import WatermarkedRowsStep
 from runtime.spec.stream import CURRENT_WATERMARK
-from runtime.spec.stream_steps import WatermarkedRowsStep
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from planner.nodes.physical import (
 from planner.nodes.slice_levels import FixedWindow, grid_of
 from planner.streams.slice_store import choose_slice_store
 from planner.streams.tables import streams_of
-from runtime.spec.steps import BatchWindowsStep, PlanNode
-from runtime.spec.stream_steps import StreamReader, StreamSharedStep
+from runtime.plan.nodes import BatchWindowsStep, PlanNode
+from runtime.plan.streams import StreamReader, StreamSharedStep
 from runtime.spec.windows import Tumble
 
 

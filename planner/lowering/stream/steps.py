@@ -54,18 +54,18 @@ from planner.streams.refusals import (
 )
 from planner.streams.slice_store import choose_slice_store
 from planner.streams.tables import stream_named, stream_tables, streams_of
-from runtime.refusal import Refusal
-from runtime.spec.expressions import RankOrder
-from runtime.spec.local import LocalStep, SplitScan, SqlRows, Streaming, StreamLocalStep
-from runtime.spec.steps import MeasuredStep, PlanNode, SqlStep
-from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK, StreamSource
-from runtime.spec.stream_steps import (
+from runtime.plan.local import LocalStep, SplitScan, SqlRows, Streaming, StreamLocalStep
+from runtime.plan.nodes import MeasuredStep, PlanNode, SqlStep
+from runtime.plan.streams import (
     StreamFillStep,
     StreamRowsStep,
     StreamVersionStep,
     StreamWindowStep,
     WholeWindowsStep,
 )
+from runtime.refusal import Refusal
+from runtime.spec.expressions import RankOrder
+from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK, StreamSource
 from runtime.spec.table import LATE_ROWS
 from runtime.spec.windows import SessionWindow
 

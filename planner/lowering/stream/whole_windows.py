@@ -60,13 +60,13 @@ from planner.streams.refusals import (
 from planner.streams.tables import arrives_at_once, stream_tables, streams_of
 from planner.streams.time_columns import is_processing_time
 from planner.streams.update_identity import ranked_keys, updated_aggregate
+from runtime.plan.local import LocalStep, SqlRows, Streaming
+from runtime.plan.nodes import MeasuredStep
+from runtime.plan.rows import JoinedRows, RankedRows
+from runtime.plan.streams import StreamRegroupStep, WholeWindowsStep
 from runtime.refusal import Refusal, Refused
 from runtime.spec.expressions import Expression
-from runtime.spec.in_process.relations import JoinedRows, RankedRows
-from runtime.spec.local import LocalStep, SqlRows, Streaming
-from runtime.spec.steps import MeasuredStep
 from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK, StreamSource
-from runtime.spec.stream_steps import StreamRegroupStep, WholeWindowsStep
 from runtime.spec.windows import SessionWindow, Tumble
 
 # These nodes count their own rows

@@ -30,7 +30,7 @@ from runtime.compute.wall_clock import instants_us, wall_clock_us
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
 from runtime.errors import ExecutionError
-from runtime.spec.steps import FillConstant, Filler, FillLinear, FillLocf, GapFilling
+from runtime.spec.filling import FillConstant, Filler, FillLinear, FillLocf, GapFilling
 from runtime.spec.windows import CalendarCumulate, Cumulate
 
 # Approximate maximum rows of a batch; a key is never cut

@@ -18,7 +18,7 @@ from runtime.compute.kernels.columns import (
 )
 from runtime.compute.kernels.grouping import MAX_CELLS
 from runtime.compute.kernels.key_digits import key_digits
-from runtime.spec.in_process.relations import JoinedRows
+from runtime.plan.rows import JoinedRows
 
 
 def join_rows(

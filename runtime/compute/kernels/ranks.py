@@ -24,8 +24,8 @@ from runtime.compute.kernels.columns import (
 )
 from runtime.compute.kernels.grouping import MAX_CELLS
 from runtime.compute.kernels.key_digits import key_digits
+from runtime.plan.rows import RankedRows
 from runtime.spec.expressions import RankOrder
-from runtime.spec.in_process.relations import RankedRows
 
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 

@@ -26,8 +26,8 @@ from runtime.compute.kernels.slots import slice_slots
 from runtime.compute.values.texts import merge_rows
 from runtime.compute.values.value_lists import value_lists
 from runtime.compute.windows.aligned import slice_assigner
+from runtime.plan.exchange import SliceLevel
 from runtime.spec.aggregates import Accumulator, ListAgg, OfValues
-from runtime.spec.exchange import SliceLevel
 from runtime.spec.windows import AlignedWindow, Tumble
 
 

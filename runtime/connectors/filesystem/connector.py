@@ -38,11 +38,11 @@ from runtime.options.formats import (
 )
 from runtime.options.known import FILESYSTEM
 from runtime.spec.expressions import Expression
-from runtime.spec.in_process.text import TextSource
 from runtime.spec.scan import ScanSource
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 from runtime.spec.source import FileLog, SplitTable
 from runtime.spec.table import Column, TableColumn, TableSpec
+from runtime.spec.text import TextSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -27,9 +27,9 @@ from runtime.shown_types import shown_type
 from runtime.spark.files import resolve
 from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
-from runtime.spec.in_process.text import CsvRecords, Notation, TextColumn, TextSource
 from runtime.spec.scan import ScanFile
 from runtime.spec.table import Column, TableColumn, TableSpec
+from runtime.spec.text import CsvRecords, Notation, TextColumn, TextSource
 from runtime.text.csv_fields import header_of
 from runtime.text.csv_record import split_record
 from runtime.text.json_record import parse_record

@@ -9,7 +9,7 @@ from runtime.local.projection import Projection, select_items, sql_projection
 from runtime.local.stage import buffer_plan
 from runtime.local.streaming.stage import NOT_KEPT, ROW_COUNT, LocalPlan
 from runtime.names import quote_name
-from runtime.spec.local import LocalStep, SqlRows, Streaming, TaskScan
+from runtime.plan.local import LocalStep, SqlRows, Streaming, TaskScan
 from runtime.spec.stream import (
     ALL_SOURCES,
     KEEP,

@@ -19,8 +19,8 @@ from runtime.local.scan_rows import ScanRows
 from runtime.local.streaming.messages import MESSAGE_SCHEMA, RowsRead, encode
 from runtime.local.streaming.progress import SOURCE_ROWS
 from runtime.local.streaming.stage import LocalPlan, LocalTask, decode_sent
+from runtime.plan.local import LocalStep, SplitScan, Streaming
 from runtime.scan.read import convert_types
-from runtime.spec.local import LocalStep, SplitScan, Streaming
 from runtime.spec.source import WATERMARK_SPLIT, SplitReader
 from runtime.spec.stream import FINAL_US
 

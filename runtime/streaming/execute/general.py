@@ -21,9 +21,9 @@ from runtime.local.streaming.messages import MESSAGE_DDL, Partials, encode
 from runtime.local.streaming.plan import control_sql
 from runtime.local.streaming.progress import TaskProgress, is_first_task
 from runtime.names import quote_name
+from runtime.plan.streams import StreamRowsStep
 from runtime.spark.workers import prepare_worker
 from runtime.spec.stream import KEEP, PROCESSING_TIME, SOURCE, TIME, WATERMARK
-from runtime.spec.stream_steps import StreamRowsStep
 from runtime.streaming.execute.output import MARKS, decode_output, operator_output
 from runtime.streaming.execute.steps import streaming_dataframe
 from runtime.streaming.general.operator import WindowJob

@@ -23,8 +23,7 @@ from runtime.local.streaming.messages import MESSAGE_DDL
 from runtime.local.streaming.plan import encode_columns, local_plan, local_sql
 from runtime.local.streaming.scan import PATH, ScanTask
 from runtime.local.streaming.stage import LocalPlan, LocalTask, decode_sent
-from runtime.spark.workers import prepare_worker
-from runtime.spec.local import (
+from runtime.plan.local import (
     LocalStep,
     SplitScan,
     SqlRows,
@@ -32,8 +31,9 @@ from runtime.spec.local import (
     StreamLocalStep,
     is_local,
 )
+from runtime.plan.nodes import PlanNode
+from runtime.spark.workers import prepare_worker
 from runtime.spec.source import SplitReader
-from runtime.spec.steps import PlanNode
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.source_reads import report_row_counts

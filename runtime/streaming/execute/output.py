@@ -22,11 +22,11 @@ from runtime.compute.arrow.blobs import from_blobs
 from runtime.compute.wall_clock import is_known_zone
 from runtime.errors import AnalysisError
 from runtime.frames.meter import TaskFigures
+from runtime.plan.local import Streaming
+from runtime.plan.streams import StreamRowsStep
 from runtime.spark.shipping import import_shipped_files
 from runtime.spark.workers import prepare_worker
-from runtime.spec.local import Streaming
 from runtime.spec.stream import ALL_SOURCES, KEEP, LATE_ROW, SOURCE, WATERMARK
-from runtime.spec.stream_steps import StreamRowsStep
 from runtime.streaming.execute.task_rows import OUTPUT_DDL
 from runtime.streaming.operators.whole_windows import marked_batch
 from runtime.streaming.options import StreamOptions

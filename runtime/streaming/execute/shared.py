@@ -11,9 +11,9 @@ from pyspark.sql.types import StructField, StructType
 
 from runtime.frames.aggregations import windows_schema
 from runtime.frames.views import Bounded, sql_dataframe
-from runtime.spec.steps import BatchWindowsStep, PlanNode, SqlStep
+from runtime.plan.nodes import BatchWindowsStep, PlanNode, SqlStep
+from runtime.plan.streams import StreamReader, StreamSharedStep
 from runtime.spec.stream import LATE_ROW, SOURCE
-from runtime.spec.stream_steps import StreamReader, StreamSharedStep
 from runtime.streaming.execute.local_stage import stream_local_stage
 from runtime.streaming.execute.output import MARKS, decode_output, operator_output
 from runtime.streaming.execute.steps import streaming_dataframe

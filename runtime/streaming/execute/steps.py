@@ -1,4 +1,4 @@
-"""Run steps over streams as streaming DataFrames. The counterpart of `runtime.batch.execute`."""
+"""Run plans over streams as streaming DataFrames; `runtime.engines.spark_batch` runs batches."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from runtime.frames.expand import expand_sql
 from runtime.frames.meter import Meter, Wrap, unmeasured
 from runtime.frames.reports import ROWS_METRIC
 from runtime.frames.views import Bounded, sql_dataframe, temporary_view
-from runtime.spec.in_process.relations import JoinedRows, RankedRows, WindowedRows
-from runtime.spec.steps import MeasuredStep, PlanNode, SqlStep
+from runtime.plan.nodes import MeasuredStep, PlanNode, SqlStep
+from runtime.plan.rows import JoinedRows, RankedRows, WindowedRows
+from runtime.plan.streams import StreamRegroupStep, StreamWindowStep, WatermarkedRowsStep
 from runtime.spec.stream import KEEP, ROW_KIND
-from runtime.spec.stream_steps import StreamRegroupStep, StreamWindowStep, WatermarkedRowsStep
 from runtime.streaming.current_watermark import with_watermark
 from runtime.streaming.execute.local_stage import stream_local_stage
 from runtime.streaming.execute.output import decode_output, operator_output

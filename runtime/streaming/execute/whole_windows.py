@@ -19,11 +19,11 @@ from runtime.local.projection import spark_types
 from runtime.local.stage import buffer_plan
 from runtime.local.streaming.plan import local_sql
 from runtime.names import quote_name
+from runtime.plan.nodes import PlanNode
+from runtime.plan.rows import JoinedRows, RankedRows
+from runtime.plan.streams import StreamRegroupStep
 from runtime.spark.workers import prepare_worker
-from runtime.spec.in_process.relations import JoinedRows, RankedRows
-from runtime.spec.steps import PlanNode
 from runtime.spec.stream import KEEP, LATE_ROW
-from runtime.spec.stream_steps import StreamRegroupStep
 from runtime.streaming.execute.output import MARKS
 from runtime.streaming.operators.whole_windows import (
     IS_LEFT,

@@ -47,7 +47,7 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.local.streaming.stage import ROW_COUNT
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import Constant
-from runtime.spec.steps import FillConstant, GapFilling
+from runtime.spec.filling import FillConstant, GapFilling
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators.base import (
     Emitted,

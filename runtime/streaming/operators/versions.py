@@ -30,7 +30,7 @@ from runtime.compute.kernels.ranks import order_codes
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.local.streaming.stage import ROW_COUNT
 from runtime.spec.aggregates import WindowAggregation
-from runtime.spec.steps import VersionJoining
+from runtime.spec.filling import VersionJoining
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators.base import (
     Emitted,

@@ -29,8 +29,8 @@ import pyarrow as pa
 from runtime.compute.kernels.columns import BoolArray, Int64Array
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.assigner import SliceAssigner
+from runtime.plan.streams import SliceStoreKind, StreamReader
 from runtime.spec.aggregates import Accumulator, WindowAggregation
-from runtime.spec.stream_steps import SliceStoreKind, StreamReader
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Tumble
 from runtime.streaming.slices.chunks import SliceState, slab_us

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import Int64Array
-from runtime.spec.stream_steps import SliceStoreKind
+from runtime.plan.streams import SliceStoreKind
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import CalendarCumulate, CalendarHop, Cumulate, Hop
 from runtime.streaming.slices.levels import SharedSpec

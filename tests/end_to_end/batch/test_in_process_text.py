@@ -13,7 +13,7 @@ import pytest
 
 import sqlwin
 from runtime.compute.arrow.parse_text import BLANKS
-from runtime.spec.in_process.text import Notation, TextColumn
+from runtime.spec.text import Notation, TextColumn
 from runtime.text.csv_record import split_record
 from runtime.text.values import convert
 from sqlwin.result.in_process import InProcessRows

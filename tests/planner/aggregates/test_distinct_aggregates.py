@@ -11,10 +11,10 @@ from planner.arrow.partials import arrow_partials
 from planner.arrow.scan_rows import RowsOfScan
 from planner.nodes.logical import AggregateCall
 from planner.sql.build import column, to_sql
+from runtime.plan.local import PartialColumns
 from runtime.refusal import Refused
 from runtime.spec.aggregates import CollectSet, Distinct, Merge, MergeOp
 from runtime.spec.expressions import ColumnRef
-from runtime.spec.local import PartialColumns
 from runtime.spec.table import Column
 
 

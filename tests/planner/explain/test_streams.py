@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.explain.streams import Firing, explain_stream, state_read_text
-from runtime.spec.stream_steps import SliceStoreKind
+from runtime.plan.streams import SliceStoreKind
 from runtime.spec.windows import CalendarHop, Cumulate, Hop, SessionWindow, Tumble, Window
 from tests.runtime.simulator.queries import of_window, stream
 

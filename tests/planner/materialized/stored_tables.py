@@ -23,20 +23,20 @@ from planner.nodes.logical import Node
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
 from planner.optimizer import Options
 from planner.plan import Plan, plan_query
-from runtime.batch.in_process import ComputedRows
-from runtime.batch.in_process_partials import tables_in_process, types_of_local
-from runtime.batch.projection import window_projector
+from runtime.compute.arrow.projection import window_projector
 from runtime.compute.kernels.merge import merge_slices, merged_schema
 from runtime.compute.kernels.roll_up import roll_up_levels
+from runtime.engines.local.partials import tables_in_process, types_of_local
+from runtime.engines.local.rows import ComputedRows
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import aggregate, buffer_plan
+from runtime.plan.exchange import MergedWindows, SharedSlicesStep, WindowProjection
+from runtime.plan.local import ArrowBuffer, FileScan, LocalStep, SliceRows, is_local
+from runtime.plan.nodes import PlanNode
 from runtime.refusal import Refusal, tried
 from runtime.scan.splits import plan_splits
-from runtime.spec.exchange import MergedWindows, SharedSlicesStep, WindowProjection
-from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, SliceRows, is_local
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.slices import SliceFiles, SliceTable
-from runtime.spec.steps import PlanNode
 from runtime.spec.table import Column, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import View

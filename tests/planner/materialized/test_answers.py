@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.nodes.physical import SharedExchange, SliceScan
-from runtime.batch.in_process_partials import tables_in_process
+from runtime.engines.local.partials import tables_in_process
+from runtime.plan.local import ArrowBuffer, LocalStep
 from runtime.refusal import Refusal
-from runtime.spec.local import ArrowBuffer, LocalStep
 from tests.marks import pairs
 from tests.oracle import MINUTE_US, OracleWindow
 from tests.planner.materialized.stored_tables import Tables, local_of, scan_partials, windows_below

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from planner.lowering.in_process.plan import Limits, lower_in_process
-from runtime.batch.in_process import ComputedRows
-from runtime.batch.in_process_partials import types_of_local
+from runtime.engines.local.partials import types_of_local
+from runtime.engines.local.rows import ComputedRows
 from runtime.refusal import Refusal, tried
 from tests.planner.materialized.stored_tables import Tables
 from tests.planner.materialized.test_answers import DEFINITION, rows

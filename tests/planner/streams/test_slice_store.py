@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.streams.slice_store import choose_slice_store, reason_of_store
-from runtime.spec.stream_steps import SliceStoreKind
+from runtime.plan.streams import SliceStoreKind
 from runtime.spec.windows import (
     AlignedWindow,
     CalendarCumulate,

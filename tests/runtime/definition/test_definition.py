@@ -11,11 +11,11 @@ from runtime.definition.aggregates import result_of
 from runtime.definition.order import compare, compare_rows, key_of
 from runtime.definition.windows import sessions_of, wall_clock, windows_of
 from runtime.errors import ExecutionError
+from runtime.plan.definition import DEFINED_AGGREGATES, DefinedCall
 from runtime.refusal import Refusal
 from runtime.simulator.check import Defined
 from runtime.simulator.compare import difference
 from runtime.spec.expressions import RankOrder
-from runtime.spec.in_process.definition import DEFINED_AGGREGATES, DefinedCall
 from runtime.spec.table import Column
 from runtime.spec.windows import (
     DAY_US,

@@ -2,13 +2,10 @@
 
 import pytest
 
-from runtime.batch.execute import ExecutionOptions, dataframe
+from runtime.engines.spark_batch.execute import ExecutionOptions, dataframe
 from runtime.frames.scan_source import scan_source
-from runtime.refusal import Refusal, tried
-from runtime.spec.aggregates import Merge, MergeOp, Pick, WindowAggregation
-from runtime.spec.exchange import ExchangeStep, MergedWindows
-from runtime.spec.expressions import Call, ColumnRef, Constant
-from runtime.spec.local import (
+from runtime.plan.exchange import ExchangeStep, MergedWindows
+from runtime.plan.local import (
     ArrowBuffer,
     Catalyst,
     FileScan,
@@ -17,7 +14,10 @@ from runtime.spec.local import (
     SqlPartial,
     SqlRows,
 )
-from runtime.spec.steps import SqlStep
+from runtime.plan.nodes import SqlStep
+from runtime.refusal import Refusal, tried
+from runtime.spec.aggregates import Merge, MergeOp, Pick, WindowAggregation
+from runtime.spec.expressions import Call, ColumnRef, Constant
 from runtime.spec.table import Column
 from runtime.spec.windows import Hop
 

@@ -6,10 +6,10 @@ import pickle
 import pytest
 
 from runtime.local.projection import projection, sql_projection
+from runtime.plan.local import ArrowBuffer, LocalStep, PartialColumns, SqlRows
+from runtime.plan.nodes import SqlStep
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.expressions import Call, ColumnRef, Constant
-from runtime.spec.local import ArrowBuffer, LocalStep, PartialColumns, SqlRows
-from runtime.spec.steps import SqlStep
 from runtime.spec.windows import Tumble
 
 TIME = "((`ts` - TIMESTAMP_NTZ'1970-01-01 00:00:00') DIV INTERVAL '0.000001' SECOND)"

@@ -15,11 +15,11 @@ from runtime.errors import ExecutionError
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.split_windows import SplitWindows, exclusive_time_column
 from runtime.local.stage import aggregate, buffer_plan
+from runtime.plan.local import ArrowBuffer, FileScan, LocalStep, PartialColumns
 from runtime.scan.metadata import find_source
 from runtime.scan.splits import ExclusiveTimes, FilePart, exclusive_times, plan_splits
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.expressions import Call, ColumnRef
-from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, PartialColumns
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
 from runtime.spec.windows import CalendarTumble, Cumulate, Hop, SessionWindow, Tumble, Window

@@ -19,13 +19,13 @@ from runtime.compute.kernels.merge import merge_slices
 from runtime.errors import ExecutionError
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import aggregate, buffer_plan
+from runtime.plan.local import ArrowBuffer, FileScan, LocalStep, PartialColumns
 from runtime.refusal import Refused, tried
 from runtime.scan.metadata import find_source, find_stream_source
 from runtime.scan.read import BATCH_ROWS, read_batches
 from runtime.scan.splits import plan_splits
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.expressions import Call, ColumnRef, Constant
-from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, PartialColumns
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
 from runtime.spec.windows import Tumble

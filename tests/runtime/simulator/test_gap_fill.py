@@ -11,10 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from runtime.errors import AnalysisError
+from runtime.plan.streams import StreamFillStep
 from runtime.refusal import Refusal
 from runtime.simulator.check import disagreement
 from runtime.simulator.compare import difference
-from runtime.spec.stream_steps import StreamFillStep
 from tests.runtime.simulator.queries import START, WINDOWS, simulated, stream
 from tests.runtime.simulator.test_fill import in_order
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from runtime.batch.in_process import computed_batches
+from runtime.engines.local.rows import computed_batches
+from runtime.plan.simulated import SimulatedWholeWindows
 from runtime.simulator.arrivals import cut_at_every_row
 from runtime.simulator.check import disagreement, final_rows_of, first_disagreement
 from runtime.simulator.compare import difference
@@ -21,7 +22,6 @@ from runtime.simulator.state_size import needless_state
 from runtime.simulator.storage import Storage
 from runtime.simulator.timeline import timeline
 from runtime.simulator.whole_windows import RunningWholeWindows
-from runtime.spec.in_process.simulated import SimulatedWholeWindows
 from runtime.spec.windows import SessionWindow, Tumble
 from runtime.streaming.state.blobs import METADATA
 from runtime.streaming.state.codec import decode_metadata, encode_metadata

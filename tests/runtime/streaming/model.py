@@ -17,8 +17,8 @@ import pyarrow as pa
 from planner.streams.slice_store import choose_slice_store
 from runtime.compute.buffer import BufferRows, WindowBuffer
 from runtime.local.streaming.messages import MESSAGE_SCHEMA, EndOfInput, SourceProgress, decode
+from runtime.plan.streams import SliceStoreKind
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
-from runtime.spec.stream_steps import SliceStoreKind
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, OperatorRun, Status

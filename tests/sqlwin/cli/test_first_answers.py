@@ -27,9 +27,9 @@ WITHOUT_JAVA = {**os.environ, "PYTHONPATH": str(ROOT), "SQLWIN_ENGINE": "off"}
 WITHOUT_JAVA |= {"JAVA_HOME": "/nowhere", "PATH": "/nowhere"}
 
 # Modules that start with these names serve other statements and other places
-SPARK = {"pyspark", "py4j", "grpc", "runtime.batch.execute", "runtime.results"}
+SPARK = {"pyspark", "py4j", "grpc", "runtime.engines.spark_batch.execute", "runtime.results"}
 STREAMS = {"planner.lowering.stream", "planner.explain.streams", "runtime.streaming"}
-STREAMS |= {"runtime.spec.stream_steps", "runtime.spec.state_schema", "runtime.sinks"}
+STREAMS |= {"runtime.plan.streams", "runtime.spec.state_schema", "runtime.sinks"}
 FAR = {
     "runtime.lake",
     "runtime.connectors.kafka",

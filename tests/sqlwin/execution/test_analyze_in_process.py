@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.spec.exchange import MergedWindows
-from runtime.spec.in_process import relations
-from runtime.spec.in_process.relations import OrderedRows
-from runtime.spec.steps import PlanNode
+from runtime.plan import rows as relations
+from runtime.plan.exchange import MergedWindows
+from runtime.plan.nodes import PlanNode
+from runtime.plan.rows import OrderedRows
 from sqlwin.execution.analyze_in_process import _NAMES, _OF_PARTIALS
 
 # The base class, and nodes whose operator depends on their fields

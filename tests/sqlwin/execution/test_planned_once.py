@@ -18,9 +18,9 @@ import sqlwin
 from planner.explain.document import Document
 from planner.lowering.batch import lower
 from runtime.errors import SqlwinError
-from runtime.spec.exchange import MergedWindows
-from runtime.spec.in_process.step import InProcessStep
-from runtime.spec.steps import PlanNode
+from runtime.plan.exchange import MergedWindows
+from runtime.plan.in_process import InProcessStep
+from runtime.plan.nodes import PlanNode
 from sqlwin.cli.explain import explain_scripts
 from sqlwin.cli.run import ScriptPresenter, run_scripts
 from sqlwin.console.scripts import read_scripts

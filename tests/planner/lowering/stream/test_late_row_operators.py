@@ -19,9 +19,9 @@ from planner.optimizer import Options
 from planner.rules.split_window_aggregate import split_window_aggregate
 from planner.sql.build import column
 from runtime.errors import AnalysisError
-from runtime.spec.in_process.relations import RankedRows
+from runtime.plan.rows import RankedRows
+from runtime.plan.streams import StreamWindowStep
 from runtime.spec.stream import LATE_ROW
-from runtime.spec.stream_steps import StreamWindowStep
 from runtime.spec.table import Column, Watermark
 from runtime.spec.windows import SessionWindow, Tumble
 from tests.planner.catalog import Catalog

@@ -2,7 +2,7 @@
 
 from planner.catalog import StreamTable
 from planner.lowering.stream.steps import lower_stream
-from runtime.spec.stream_steps import StreamWindowStep
+from runtime.plan.streams import StreamWindowStep
 from tests.planner.catalog import Catalog
 from tests.planner.lowering.stream.test_late_row_operators import (
     COLUMNS,

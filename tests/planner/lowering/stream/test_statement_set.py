@@ -24,7 +24,7 @@ from planner.optimizer import Options, Trace
 from planner.rules.share_window_slices import share_window_slices
 from planner.sql.build import column
 from planner.streams.sharing import MAX_READERS
-from runtime.spec.steps import BatchWindowsStep, SqlStep
+from runtime.plan.nodes import BatchWindowsStep, SqlStep
 from runtime.spec.stream import LATE_ROW
 from runtime.spec.table import Column, Watermark
 from runtime.spec.windows import Cumulate, Hop, SessionWindow, Tumble

@@ -12,7 +12,7 @@ import pytest
 from runtime.compute.arrow.parse_text import parse_text
 from runtime.compute.wall_clock import instants_us, wall_clock_us
 from runtime.errors import ExecutionError
-from runtime.spec.in_process.text import Notation, TextColumn
+from runtime.spec.text import Notation, TextColumn
 from runtime.text.values import convert
 
 DAY_US = 86_400_000_000

@@ -20,7 +20,7 @@ from runtime.compute.kernels.gap_fill import fill_gaps
 from runtime.compute.kernels.interpolate import interpolate
 from runtime.errors import ExecutionError
 from runtime.spec.expressions import Constant
-from runtime.spec.steps import FillConstant, FillLinear, FillLocf, GapFilling
+from runtime.spec.filling import FillConstant, FillLinear, FillLocf, GapFilling
 from runtime.spec.windows import (
     DAY_US,
     AlignedWindow,

@@ -18,7 +18,7 @@ from runtime.compute.kernels.key_digits import key_digits
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.kernels.ranks import order_codes
 from runtime.spec.expressions import Constant
-from runtime.spec.steps import FillConstant, GapFilling
+from runtime.spec.filling import FillConstant, GapFilling
 from runtime.spec.windows import Tumble
 
 TYPES = (

@@ -10,8 +10,8 @@ from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.kernels.roll_up import roll_up, roll_up_levels
 from runtime.compute.windows.aligned import slice_assigner
+from runtime.plan.exchange import SliceLevel
 from runtime.spec.aggregates import Distinct, ListAgg, Merge, MergeOp, WindowAggregation
-from runtime.spec.exchange import SliceLevel
 from runtime.spec.table import Column
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from tests.runtime.compute.aggregates import CASES, same

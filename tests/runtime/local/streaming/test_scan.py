@@ -25,9 +25,9 @@ from runtime.local.streaming.messages import (
 from runtime.local.streaming.plan import local_plan
 from runtime.local.streaming.scan import PATH, ScanTask
 from runtime.local.streaming.stage import NOT_KEPT, LocalTask
+from runtime.plan.local import LocalStep, PartialColumns, SplitScan, Streaming
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.expressions import Call, ColumnRef, Constant
-from runtime.spec.local import LocalStep, PartialColumns, SplitScan, Streaming
 from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
 from runtime.spec.stream import ALL_SOURCES, KEEP, SOURCE, TIME, WATERMARK, StreamSource

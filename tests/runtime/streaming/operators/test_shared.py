@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from planner.nodes.slice_levels import grid_of
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.local.streaming.messages import SLICE_END, EndOfInput, LateRows, SourceProgress
+from runtime.plan.streams import StreamReader
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream import FINAL_US, LATE_ROW
-from runtime.spec.stream_steps import StreamReader
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status

@@ -12,7 +12,7 @@ import pytest
 from runtime.local.streaming.messages import EndOfInput, SourceProgress
 from runtime.local.streaming.stage import ROW_COUNT
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
-from runtime.spec.steps import VersionJoining
+from runtime.spec.filling import VersionJoining
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Tumble
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from planner.arrow.expressions import to_arrow_expression
 from runtime.compute.kernels.ranks import order_codes, rank_rows, ranked_rows
 from runtime.local.stage import BufferPlan
+from runtime.plan.rows import JoinedRows, RankedRows
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.expressions import RankOrder
-from runtime.spec.in_process.relations import JoinedRows, RankedRows
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
 from runtime.spec.table import Column
 from runtime.spec.windows import Tumble

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime.local.streaming.stage import ROW_COUNT
-from runtime.spec.stream_steps import SliceStoreKind
+from runtime.plan.streams import SliceStoreKind
 from runtime.spec.thresholds import Thresholds
 from runtime.spec.windows import Cumulate, Hop, Tumble, windows_per_slice
 from runtime.streaming.slices.levels import one_reader

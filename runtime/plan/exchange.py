@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from runtime.spec.aggregates import Accumulator, WindowAggregation
-from runtime.spec.expressions import Expression
-from runtime.spec.local import (
+from runtime.plan.local import (
     CatalystStep,
     GroupingSets,
     RowsLocalStep,
     ScanLocalStep,
     SliceLocalStep,
 )
-from runtime.spec.steps import MeasuredStep, PlanNode, SqlStep
+from runtime.plan.nodes import MeasuredStep, PlanNode, SqlStep
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.expressions import Expression
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from runtime.batch.buckets import bucket_tables
-from runtime.batch.shared import level_blobs
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.kernels.session import merge_sessions
+from runtime.engines.spark_batch.buckets import bucket_tables
+from runtime.engines.spark_batch.shared import level_blobs
 from runtime.frames.meter import ArrowFunction
+from runtime.plan.exchange import SharedSlicesStep
 from runtime.spark.workers import fitting_bytes, prepare_worker
 from runtime.spec.aggregates import WindowAggregation
-from runtime.spec.exchange import SharedSlicesStep
 from runtime.spec.windows import SessionWindow
 
 # Small buckets are merged together, because each kernel call costs milliseconds even for few rows.

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from runtime.spec.exchange import ExpandedPartials, MergedWindows, WindowProjection
-from runtime.spec.expressions import Expression, RankOrder, column_refs
-from runtime.spec.in_process.text import TextSource
-from runtime.spec.local import (
+from runtime.plan.exchange import ExpandedPartials, MergedWindows, WindowProjection
+from runtime.plan.local import (
     ArrowBuffer,
     FileLocalStep,
     FileScan,
@@ -19,10 +17,13 @@ from runtime.spec.local import (
     TaskScan,
     is_local,
 )
+from runtime.plan.nodes import PlanNode
+from runtime.spec.expressions import Expression, RankOrder, column_refs
+from runtime.spec.filling import GapFilling
 from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
-from runtime.spec.steps import GapFilling, PlanNode
 from runtime.spec.table import Column
+from runtime.spec.text import TextSource
 from runtime.spec.windows import Window
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.batch.buckets import bucket_tables
 from runtime.compute.arrow.blobs import from_blobs, to_blob
+from runtime.engines.spark_batch.buckets import bucket_tables
 from runtime.errors import ExecutionError
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])

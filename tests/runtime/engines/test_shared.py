@@ -2,13 +2,13 @@
 
 import pytest
 
-from runtime.batch.execute import ExecutionOptions, dataframe
-from runtime.batch.shared import SharedPartials
+from runtime.engines.spark_batch.execute import ExecutionOptions, dataframe
+from runtime.engines.spark_batch.shared import SharedPartials
 from runtime.frames.scan_source import scan_source
+from runtime.plan.exchange import MergedWindows, SharedExchangeStep, SharedSlicesStep, SliceLevel
+from runtime.plan.local import ArrowBuffer, FileScan, LocalStep, PartialColumns
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
-from runtime.spec.exchange import MergedWindows, SharedExchangeStep, SharedSlicesStep, SliceLevel
 from runtime.spec.expressions import ColumnRef
-from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, PartialColumns
 from runtime.spec.table import Column
 from runtime.spec.windows import Tumble
 

@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeGuard, TypeVar
 
+from runtime.plan.nodes import PlanNode
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.expressions import Expression, FirstRows
 from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
-from runtime.spec.steps import PlanNode
 from runtime.spec.stream import StreamSource
 from runtime.spec.table import Column
 from runtime.spec.windows import Window

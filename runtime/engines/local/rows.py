@@ -15,8 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from runtime.batch.in_process_order import first_rows, sort_rows
-from runtime.batch.in_process_scan import (
+from runtime.compute.arrow.batches import BATCH_ROWS, as_batch, numbers, plain_batches
+from runtime.compute.arrow.evaluate import evaluate
+from runtime.compute.arrow.projection import projection_schema, window_projector, with_window_time
+from runtime.compute.arrow.types import arrow_type
+from runtime.compute.kernels.columns import Int64Array, int64_values
+from runtime.connectors.registry import open_table
+from runtime.engines.local.order import first_rows, sort_rows
+from runtime.engines.local.scan import (
     RowCounts,
     StoreOf,
     map_in_threads,
@@ -24,22 +30,10 @@ from runtime.batch.in_process_scan import (
     no_store,
     without_partitions,
 )
-from runtime.batch.projection import projection_schema, window_projector, with_window_time
-from runtime.compute.arrow.batches import BATCH_ROWS, as_batch, numbers, plain_batches
-from runtime.compute.arrow.evaluate import evaluate
-from runtime.compute.arrow.types import arrow_type
-from runtime.compute.kernels.columns import Int64Array, int64_values
-from runtime.connectors.registry import open_table
-from runtime.spec.aggregates import (
-    Accumulator,
-    ApproxCountDistinct,
-    Distinct,
-    Merge,
-    MergeMoments,
-    MergeOp,
-)
-from runtime.spec.exchange import MergedWindows
-from runtime.spec.in_process.relations import (
+from runtime.plan.exchange import MergedWindows
+from runtime.plan.in_process import InProcessStep
+from runtime.plan.nodes import PlanNode
+from runtime.plan.rows import (
     DatabaseRows,
     FileRows,
     FilledRows,
@@ -54,13 +48,19 @@ from runtime.spec.in_process.relations import (
     UnitedRows,
     WindowedRows,
 )
-from runtime.spec.in_process.step import InProcessStep
-from runtime.spec.steps import PlanNode
+from runtime.spec.aggregates import (
+    Accumulator,
+    ApproxCountDistinct,
+    Distinct,
+    Merge,
+    MergeMoments,
+    MergeOp,
+)
 from runtime.spec.windows import WINDOW_TIME_LAG_US, AlignedWindow, SessionWindow
 
 if TYPE_CHECKING:
-    from runtime.batch.in_process_meter import RelationMeter
-    from runtime.batch.in_process_partials import LocalPartials
+    from runtime.engines.local.meter import RelationMeter
+    from runtime.engines.local.partials import LocalPartials
     from runtime.scan.splits import Split
     from runtime.text.lines import LineRange
 
@@ -266,8 +266,8 @@ class _Run:
         yield from map_in_threads(text_parts(source), read)
 
     def _windows(self, rows: MergedWindows) -> Iterator[pa.RecordBatch]:
-        from runtime.batch.in_process_partials import LocalPartials, partials_of
-        from runtime.batch.in_process_windows import windows_of_partials
+        from runtime.engines.local.merging import windows_of_partials
+        from runtime.engines.local.partials import LocalPartials, partials_of
 
         aggregation = rows.aggregation
         n_rows = 0
@@ -309,8 +309,8 @@ def schema_of(rows: PlanNode) -> pa.Schema:
 
             return text_schema(rows.files)
         case MergedWindows():
-            from runtime.batch.in_process_partials import schema_of_partials
             from runtime.compute.kernels.merge import merged_schema
+            from runtime.engines.local.partials import schema_of_partials
 
             schema = merged_schema(schema_of_partials(rows), rows.aggregation)
             if rows.window_time is not None:

@@ -15,14 +15,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from runtime.batch.local_stage import LocalStage
 from runtime.compute.kernels.roll_up import roll_up_levels
+from runtime.engines.spark_batch.local_stage import LocalStage
 from runtime.frames.blobs import bucket_blobs, place_blobs
 from runtime.frames.meter import Wrap
 from runtime.local.stage import Cut
+from runtime.plan.exchange import SharedExchangeStep, SharedSlicesStep
+from runtime.plan.nodes import PlanNode
 from runtime.spark.session import is_remote
-from runtime.spec.exchange import SharedExchangeStep, SharedSlicesStep
-from runtime.spec.steps import PlanNode
 
 _BLOB_DDL = "level int, bucket int, partials binary"
 

@@ -5,9 +5,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.batch.in_process_order import first_positions, first_rows, sort_rows
+from runtime.engines.local.order import first_positions, first_rows, sort_rows
+from runtime.plan.rows import InlineRows, OrderedRows
 from runtime.spec.expressions import RankOrder
-from runtime.spec.in_process.relations import InlineRows, OrderedRows
 
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string()), ("row", pa.int64())])
 NOTHING = InlineRows((), ())

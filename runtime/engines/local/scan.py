@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from runtime.spec.expressions import Expression
-from runtime.spec.in_process.text import TextSource
 from runtime.spec.scan import ScanFile, ScanSource
+from runtime.spec.text import TextSource
 
 if TYPE_CHECKING:
     from runtime.frames.scan_counts import StatementCounts

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.spec.in_process.relations import FileRows, LocalRows, TextRows
-from runtime.spec.in_process.text import TextSource
-from runtime.spec.local import ArrowBuffer, FileScan, SliceRows, is_local
+from runtime.plan.local import ArrowBuffer, FileScan, SliceRows, is_local
+from runtime.plan.nodes import PlanNode
+from runtime.plan.rows import FileRows, LocalRows, TextRows
 from runtime.spec.scan import ScanSource
-from runtime.spec.steps import PlanNode
 from runtime.spec.table import Column
+from runtime.spec.text import TextSource
 
 
 @dataclass(frozen=True)

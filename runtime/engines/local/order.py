@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from runtime.compute.arrow.batches import BATCH_ROWS, as_batch, numbers, plain_batches
 from runtime.compute.kernels.columns import Int64Array
-from runtime.spec.in_process.relations import OrderedRows
+from runtime.plan.rows import OrderedRows
 
 
 def sort_rows(rows: pa.RecordBatch, of: OrderedRows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from runtime.spec.steps import PlanNode
+from runtime.plan.nodes import PlanNode
 
 
 @dataclass

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from runtime.batch.in_process_windows import windows_of_partials
+from runtime.engines.local.merging import windows_of_partials
 from runtime.errors import ExecutionError
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, Cumulate, Hop, SessionWindow, Tumble

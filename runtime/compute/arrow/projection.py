@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from runtime.compute.arrow.evaluate import evaluate, filter_mask
 from runtime.compute.arrow.types import arrow_type
-from runtime.spec.exchange import WindowProjection
+from runtime.plan.exchange import WindowProjection
 
 _MILLISECOND_US = 1_000
 _Source = TypeVar("_Source")

@@ -10,12 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from runtime.batch.gap_fill import gaps_filled
-from runtime.batch.global_aggregate import windows_of
-from runtime.batch.local_stage import LocalStage, local_stage
-from runtime.batch.projection import projection_schema, window_projector
-from runtime.batch.shared import SharedBlobs, SharedPartials, shared_blobs
+from runtime.compute.arrow.projection import projection_schema, window_projector
 from runtime.compute.kernels.merge import merge_slices
+from runtime.engines.spark_batch.gap_fill import gaps_filled
+from runtime.engines.spark_batch.global_aggregate import windows_of
+from runtime.engines.spark_batch.local_stage import LocalStage, local_stage
+from runtime.engines.spark_batch.shared import SharedBlobs, SharedPartials, shared_blobs
 from runtime.frames.aggregations import windows_schema
 from runtime.frames.arrow_rows import ArrowRows, BatchRows
 from runtime.frames.blobs import BLOB_DDL, Emit, bucket_cut, place_blobs
@@ -24,19 +24,19 @@ from runtime.frames.meter import Meter, Wrap, unmeasured
 from runtime.frames.scan_counts import StatementScanCounts
 from runtime.frames.views import sql_dataframe, temporary_view
 from runtime.local.catalyst import local_aggregate_sql
-from runtime.spec.aggregates import Accumulator, WindowAggregation
-from runtime.spec.exchange import (
+from runtime.plan.exchange import (
     ExchangeStep,
     MergedWindows,
     SharedExchangeStep,
     SharedSlicesStep,
     WindowProjection,
 )
+from runtime.plan.local import Catalyst, LocalStep, SqlRows, is_local
+from runtime.plan.nodes import MeasuredStep, PlanNode, SqlStep
+from runtime.plan.rows import FilledRows, WindowedRows
+from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.expressions import ColumnRef
-from runtime.spec.in_process.relations import FilledRows, WindowedRows
-from runtime.spec.local import Catalyst, LocalStep, SqlRows, is_local
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
-from runtime.spec.steps import MeasuredStep, PlanNode, SqlStep
 
 # A task of the global stage holds one bucket in memory. More buckets than tasks keep buckets small.
 BUCKETS_PER_PARTITION = 4

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from runtime.plan.local import LocalStep, SqlRows, Streaming, StreamLocalStep
+from runtime.plan.nodes import PlanNode
+from runtime.plan.rows import JoinedRows, RankedRows
 from runtime.spec.aggregates import WindowAggregation
-from runtime.spec.in_process.relations import JoinedRows, RankedRows
-from runtime.spec.local import LocalStep, SqlRows, Streaming, StreamLocalStep
-from runtime.spec.steps import GapFilling, PlanNode, VersionJoining
+from runtime.spec.filling import GapFilling, VersionJoining
 from runtime.spec.stream import StreamSource
 from runtime.spec.windows import Tumble
 

@@ -1,6 +1,6 @@
 """Relations that `runtime.definition` computes row by row, by the definition of the semantics.
 
-Other nodes of such a tree are relations of `runtime.spec.in_process.relations`: given rows, rows in
+Other nodes of such a tree are relations of `runtime.plan.rows`: given rows, rows in
 the query, projections, unions, ranks and joins.
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.spec.steps import PlanNode, VersionJoining
+from runtime.plan.nodes import PlanNode
+from runtime.spec.filling import VersionJoining
 from runtime.spec.table import Column
 
 

@@ -1,7 +1,7 @@
 """A streaming query whose micro-batches one process computes without Spark.
 
-The steps of `runtime.spec.stream_steps` leave expressions to Spark SQL. Here they are relations
-(`runtime.spec.in_process.relations`) over `GivenRows`: the rows that a table, a window operator or
+The steps of `runtime.plan.streams` leave expressions to Spark SQL. Here they are relations
+(`runtime.plan.rows`) over `GivenRows`: the rows that a table, a window operator or
 a step on whole windows has in the micro-batch.
 """
 
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from runtime.spec.exchange import MergedWindows
+from runtime.plan.exchange import MergedWindows
+from runtime.plan.nodes import PlanNode
+from runtime.plan.rows import FilledRows, JoinedRows, RankedRows
+from runtime.plan.streams import StreamFillStep, StreamWindowStep, WholeWindowsStep
 from runtime.spec.expressions import RankOrder
-from runtime.spec.in_process.relations import FilledRows, JoinedRows, RankedRows
-from runtime.spec.steps import PlanNode
-from runtime.spec.stream_steps import StreamFillStep, StreamWindowStep, WholeWindowsStep
 from runtime.spec.table import Column
 
 

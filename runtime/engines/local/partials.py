@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
-from runtime.batch.in_process_scan import RowCounts, StoreOf, map_splits, no_store
 from runtime.compute.arrow.types import spark_type
 from runtime.compute.kernels.roll_up import roll_up_levels
 from runtime.compute.kernels.session import chain_partials
+from runtime.engines.local.scan import RowCounts, StoreOf, map_splits, no_store
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.slice_scan import (
     expand_schema,
@@ -21,18 +21,9 @@ from runtime.local.slice_scan import (
     split_tables,
 )
 from runtime.local.stage import BufferPlan, aggregate, buffer_plan
-from runtime.scan.splits import Split, plan_splits
-from runtime.scan.stores import Store
-from runtime.spec.exchange import MergedWindows, SharedSlicesStep
-from runtime.spec.in_process.relations import (
-    LocalRows,
-    RowLocalStep,
-    RowScan,
-    grouping_sets,
-    local_rows,
-)
-from runtime.spec.in_process.step import InProcessStep
-from runtime.spec.local import (
+from runtime.plan.exchange import MergedWindows, SharedSlicesStep
+from runtime.plan.in_process import InProcessStep
+from runtime.plan.local import (
     ArrowBuffer,
     FileLocalStep,
     FileScan,
@@ -41,7 +32,16 @@ from runtime.spec.local import (
     SliceRows,
     is_local,
 )
-from runtime.spec.steps import PlanNode
+from runtime.plan.nodes import PlanNode
+from runtime.plan.rows import (
+    LocalRows,
+    RowLocalStep,
+    RowScan,
+    grouping_sets,
+    local_rows,
+)
+from runtime.scan.splits import Split, plan_splits
+from runtime.scan.stores import Store
 from runtime.spec.table import Column
 from runtime.spec.windows import SessionWindow
 

@@ -41,12 +41,8 @@ from runtime.local.slice_scan import (
 from runtime.local.split_windows import exclusive_time_column
 from runtime.local.stage import BufferPlan, Cut, aggregate, buffer_plan
 from runtime.names import quote_name
-from runtime.scan.splits import Split, exclusive_times
-from runtime.scan.stores import Store
-from runtime.spark.workers import prepare_worker
-from runtime.spec.aggregates import Accumulator, ApproxPercentile
-from runtime.spec.exchange import ExchangeStep, SharedExchangeStep
-from runtime.spec.local import (
+from runtime.plan.exchange import ExchangeStep, SharedExchangeStep
+from runtime.plan.local import (
     ArrowBuffer,
     FileLocalStep,
     FileScan,
@@ -58,8 +54,12 @@ from runtime.spec.local import (
     SqlRows,
     is_local,
 )
+from runtime.plan.nodes import PlanNode
+from runtime.scan.splits import Split, exclusive_times
+from runtime.scan.stores import Store
+from runtime.spark.workers import prepare_worker
+from runtime.spec.aggregates import Accumulator, ApproxPercentile
 from runtime.spec.source import MessageSource, SplitReader
-from runtime.spec.steps import PlanNode
 from runtime.spec.table import Column
 from runtime.spec.windows import SessionWindow
 

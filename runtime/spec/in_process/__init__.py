@@ -1,1 +1,0 @@
-"""Queries computed in this process without Spark: relations, and the step that consists of them."""
