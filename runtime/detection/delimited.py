@@ -19,7 +19,7 @@ from runtime.detection.lines import (
     without_head,
     without_prefixes,
 )
-from runtime.detection.misfits import BETWEEN_WORDS, Given, Table, notes_on_misfits
+from runtime.detection.misfits import BETWEEN_WORDS, Given, SampledTable, notes_on_misfits
 from runtime.detection.sample import Sample
 from runtime.detection.values import (
     NULL_WORDS,
@@ -131,7 +131,7 @@ def find_columns(samples: Sequence[Sample], declared: Mapping[str, str]) -> Deli
     names = column_names(header, width)
     # the type depends on the distinct values only
     fields = [list(dict.fromkeys(row[i] for row in rows)) for i in range(width)]
-    table = Table([sample for sample, _ in tables], dialect, head.skip, rows, tables[0][1])
+    table = SampledTable([sample for sample, _ in tables], dialect, head.skip, rows, tables[0][1])
     kinds, habits_options, notes = _kinds(names, fields, declared, table, is_headed)
     on_head = _notes_on_head(head, declared, is_named=excel_delimiter is not None)
     notes = [*_notes_on_names(header, names), *on_head, *notes]
@@ -286,7 +286,7 @@ def _kinds(
     names: Sequence[str],
     fields: Sequence[Sequence[str]],
     declared: Mapping[str, str],
-    table: Table | None,
+    table: SampledTable | None,
     is_headed: bool,
 ) -> tuple[list[ValueKind], dict[str, str], list[str]]:
     """Return the kind of each column, the options for its notation, and notes.

@@ -50,7 +50,7 @@ class _Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class SampledTable:
     """Sampled lines with fields.
 
     Attributes:
@@ -99,7 +99,7 @@ def notes_on_misfits(
     names: Sequence[str],
     kinds: Sequence[ValueKind],
     given: Given,
-    table: Table | None,
+    table: SampledTable | None,
     *,
     is_headed: bool,
 ) -> list[str]:
@@ -160,7 +160,7 @@ def notes_on_misfits(
 
 
 def _reason(
-    name: str, kind: ValueKind, table: Table | None, column: int, nulls: Sequence[str]
+    name: str, kind: ValueKind, table: SampledTable | None, column: int, nulls: Sequence[str]
 ) -> str:
     cells = [] if table is None else list(table.cells(column, kind.misfits))
     places = [cell.place for cell in cells] if len(cells) <= _MAX_LINES else []

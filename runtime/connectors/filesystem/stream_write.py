@@ -32,7 +32,7 @@ from runtime.connectors.filesystem.publish import (
     publish,
     retract,
 )
-from runtime.connectors.filesystem.write import Target, open_target
+from runtime.connectors.filesystem.write import FileTarget, open_target
 from runtime.connectors.writing import (
     check_shared,
     compute,
@@ -185,7 +185,7 @@ class FileSink(StreamSink):
         self._publish_held(batch - 1)
         return is_there
 
-    def _publish(self, target: Target, rows: DataFrame, commit: Commit) -> int:
+    def _publish(self, target: FileTarget, rows: DataFrame, commit: Commit) -> int:
         """Write the rows of one or several micro-batches to where readers see them."""
         writer = self._writer
         paths, n_rows = self._write(target, rows)
@@ -196,8 +196,8 @@ class FileSink(StreamSink):
         writer.files.delete(writer.hidden)
         return n_rows
 
-    def _write(self, target: Target, rows: DataFrame) -> tuple[list[str], int]:
-        """Write rows to the hidden directory, see `Target.write`."""
+    def _write(self, target: FileTarget, rows: DataFrame) -> tuple[list[str], int]:
+        """Write rows to the hidden directory, see `FileTarget.write`."""
         self._writer.files.delete(self._writer.hidden)
         return target.write(BatchRows.of(rows), self._writer.hidden)
 

@@ -72,7 +72,7 @@ Write = Callable[[str], tuple[list[str], int]]
 
 
 @dataclass(frozen=True)
-class Target:
+class FileTarget:
     """Directory of a table that is open for writing.
 
     Attributes:
@@ -166,7 +166,7 @@ class Target:
 
 def open_target(
     spark: SparkSession, columns: Sequence[str], spec: TableSpec, files: Files | None = None
-) -> Target:
+) -> FileTarget:
     """Check that rows can be written to a table's path.
 
     Args:
@@ -193,7 +193,7 @@ def open_target(
     allow_encoding(spark, options)
     parallelism = values.get("sink.parallelism")
     n_tasks = int(parallelism) if parallelism else None
-    return Target(spark, spec, path, files, file_format, options, tuple(partitions), n_tasks)
+    return FileTarget(spark, spec, path, files, file_format, options, tuple(partitions), n_tasks)
 
 
 def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:

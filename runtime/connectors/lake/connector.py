@@ -205,8 +205,8 @@ class _Lake(Table):
         for column in columns:
             actual = types.get(column.name.lower())
             if actual is not None and actual != column.type:
-                refuse(f"column {column.name} is {shown_type(actual)}, but is declared ")
-                f"{shown_type(column.type)}"
+                types_of = shown_type(actual), shown_type(column.type)
+                refuse(f"column {column.name} is {types_of[0]}, but is declared {types_of[1]}")
 
         # the files come from the log instead of a directory listing
         def find(

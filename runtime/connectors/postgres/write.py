@@ -58,7 +58,7 @@ _MAX_KEPT = 256 << 20
 
 
 @dataclass(frozen=True)
-class Target:
+class DatabaseTarget:
     """Table in the database, checked for the columns of the rows.
 
     Attributes:
@@ -78,7 +78,7 @@ class Target:
 
 def open_target(
     connection: Connection, spec: TableSpec, columns: Sequence[Column], *, overwrite: bool = False
-) -> Target:
+) -> DatabaseTarget:
     """Return the table to write, and create it if the option 'create-table' is true.
 
     Args:
@@ -110,7 +110,9 @@ def open_target(
         if key:
             needed += ["SELECT", "UPDATE"] if len(key) < len(fitting) else ["SELECT"]
         check_privileges(connection, spec, table, needed + ["DELETE"] * overwrite)
-    return Target(spec, table, tuple(columns), tuple(column.name for column in fitting), key)
+    return DatabaseTarget(
+        spec, table, tuple(columns), tuple(column.name for column in fitting), key
+    )
 
 
 def _create(connection: Connection, statement: str) -> None:
@@ -145,7 +147,7 @@ def _key_of(
 
 def write_rows(
     connection: Connection,
-    target: Target,
+    target: DatabaseTarget,
     batches: Iterable[pa.RecordBatch],
     *,
     is_ordered: bool = False,
@@ -180,7 +182,7 @@ def write_rows(
     return _merge(connection, target, rows, batch)
 
 
-def _create_staging(connection: Connection, target: Target) -> None:
+def _create_staging(connection: Connection, target: DatabaseTarget) -> None:
     """Create the temporary tables for rows and deleted keys, for the current transaction."""
     for staging, names in ((_ROWS, target.names), (_DELETED, target.key)):
         listed = ", ".join(map(quote, names))
@@ -204,7 +206,10 @@ def _copy(
 
 
 def _merge(
-    connection: Connection, target: Target, batches: Iterable[pa.RecordBatch], batch: int | None
+    connection: Connection,
+    target: DatabaseTarget,
+    batches: Iterable[pa.RecordBatch],
+    batch: int | None,
 ) -> int:
     from psycopg.errors import CardinalityViolation
 
@@ -230,7 +235,7 @@ def _merge(
     return n_rows
 
 
-def _delete(connection: Connection, target: Target, keys: pa.Table) -> int:
+def _delete(connection: Connection, target: DatabaseTarget, keys: pa.Table) -> int:
     """Delete the rows with these keys and return the number of keys."""
     if not keys.num_rows:
         return 0
@@ -289,7 +294,7 @@ class BatchWriter:
     writer: str
     is_ordered: bool = False
     limit: AwayLimit = field(default_factory=AwayLimit)
-    _open: tuple[Connection, Target] | None = field(default=None, init=False)
+    _open: tuple[Connection, DatabaseTarget] | None = field(default=None, init=False)
 
     def open(self) -> None:
         """Connect, and check the table.
