@@ -87,12 +87,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("spark")
     _mark_other_variants(items)
     slow = config.getoption("--slow")
-    for marker, runs in (("long", slow or config.getoption("--long")), ("slow", slow)):
-        if not runs:
-            skip = pytest.mark.skip(reason=f"takes its time: --{marker} runs it")
-            for item in items:
-                if marker in item.keywords:
-                    item.add_marker(skip)
+    left_out = {
+        marker
+        for marker, runs in (("long", slow or config.getoption("--long")), ("slow", slow))
+        if not runs
+    }
+    deselected = [item for item in items if left_out & set(item.keywords)]
+    config.hook.pytest_deselected(items=deselected)
+    items[:] = [item for item in items if not left_out & set(item.keywords)]
 
 
 def _mark_other_variants(items: list[pytest.Item]) -> None:

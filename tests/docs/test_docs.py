@@ -33,7 +33,7 @@ DATA = "/data/"
 # The same below the working directory
 BELOW = "out/"
 # Pages whose blocks run fast
-QUICK = ["docs/install.md", "docs/testing.md", "docs/windows.md"]
+QUICK = ["docs/install.md", "docs/windows.md"]
 # Suffix of a command that shows only its standard output
 QUIET = " 2>/dev/null"
 

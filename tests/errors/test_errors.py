@@ -27,7 +27,7 @@ WITHOUT_SPARK = {
 }
 
 
-@pytest.mark.variants(80)
+@pytest.mark.variants(50)
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
 def test_error_is_the_golden_one(case: Path, flights: sqlwin.Session, update_goldens: bool) -> None:
     with pytest.raises(sqlwin.SqlwinError) as caught:

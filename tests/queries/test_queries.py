@@ -32,9 +32,13 @@ LONG = [
     goldens.ROOT / "queries" / f"{name}.sql"
     for name in (
         "aggregates/approximate",
+        "aggregates/distinct",
+        "connectors/delta",
+        "connectors/files_by_name",
         "connectors/kafka",
         "materialized/departures",
         "shapes/grouping_sets",
+        "shapes/window_join",
         "windows/calendar",
         "streaming/cascade",
         "streaming/corrections",

@@ -24,7 +24,7 @@ def rows(spark: SparkSession, spec) -> list[tuple]:
     return sorted(tuple(row) for row in read_table(spark, spec).collect())
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("file_format", ["parquet", "csv", "json", "orc"])
 def test_written_messages_are_read_again(spark: SparkSession, tmp_path: Path, file_format: str):
     spec = table(
