@@ -276,13 +276,11 @@ class SqlWinParser(TokenParser):
         except TokenError:
             hints.append(None)
         # sqlglot keeps hints it cannot read as text.
-        if not all(isinstance(item, exp.Expr) and not item.find(exp.Query) for item in hints):
-            self.fail(
-                "invalid hint",
-                first,
-                self._prev,
-                hint="for example SELECT /*+ BROADCAST(t), REPARTITION(8) */ ...",
-            )
+        example = "for example SELECT /*+ BROADCAST(t), REPARTITION(8) */ ..."
+        if not all(isinstance(item, exp.Expr) for item in hints):
+            self.fail("invalid hint", first, self._prev, hint=example)
+        if any(item.find(exp.Query) for item in hints):
+            self.fail("a hint holds no query", first, self._prev, example, UnknownToSparkError)
         return exp.Hint(expressions=hints) if hints else None
 
     def _parse_table_parts(

@@ -53,6 +53,7 @@ def test_clients_are_answered_while_a_heavy_query_runs_and_one_is_cancelled(tmp_
         heavy.execute("SET statement_timeout = '1s'")
         with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
             heavy.execute(HEAVY)
+        heavy.execute("RESET statement_timeout")
         assert heavy.execute("SELECT 1").fetchone() == (1,)
 
 

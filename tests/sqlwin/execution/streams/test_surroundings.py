@@ -165,7 +165,7 @@ def identities(
     def start_stream(plans: Plans, lowered: LoweredStream, *_: Any) -> str:
         options, place = stream_options(plans.config), partial(resolve, plans.spark)
         result.append(identity_of(lowered, options, DEFAULT, place))
-        return "not started"
+        return Refusal("not started")
 
     monkeypatch.setattr(statement_sets, "start_stream", start_stream)
 
