@@ -41,7 +41,7 @@ class InlineRows(PlanNode):
 
     @property
     def inputs(self) -> tuple[PlanNode, ...]:
-        """None: expressions are no nodes."""
+        """Empty: expressions are not nodes."""
         return ()
 
 
@@ -102,7 +102,7 @@ class GivenRows(PlanNode):
 
     @property
     def inputs(self) -> tuple[PlanNode, ...]:
-        """None: the rows are given, `of` is only their schema."""
+        """Empty: the rows are given; `of` only has their schema."""
         return ()
 
 

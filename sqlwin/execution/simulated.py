@@ -44,7 +44,7 @@ class Simulated:
     Attributes:
         query: Lowered query.
         options: Options of its stream, from settings.
-        definition: The query as a relation computed by definition, or why there is none.
+        definition: The query as a relation computed by definition, or its refusal.
         lowered: Stream as it runs on Spark, for its identity.
     """
 

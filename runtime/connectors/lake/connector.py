@@ -5,6 +5,7 @@ Columns are matched by name, ignoring case, and may be declared wider than in th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -125,7 +126,7 @@ def _check_time_travel(spec: TableSpec) -> None:
         )
 
 
-class _Lake(Table):
+class _Lake(Table, ABC):
     """Table of a lake."""
 
     can_stream = True
@@ -135,6 +136,7 @@ class _Lake(Table):
     brings_columns = True
     file_format = "parquet"
 
+    @abstractmethod
     def load(self, spark: SparkSession, filters: Sequence[Expression] | None = None) -> LakeTable:
         """Load a version.
 
@@ -143,7 +145,6 @@ class _Lake(Table):
             filters: Conditions of a scan; files in which they cannot be true may be left out. None
                 for Spark, which leaves out deleted rows itself.
         """
-        raise NotImplementedError
 
     @property
     def is_unbounded(self) -> bool:

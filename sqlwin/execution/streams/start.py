@@ -93,7 +93,7 @@ def start_stream(
     """
     refuse_remote_streams(plans.spark)
     errors = plans.errors_of(text)
-    # `undo` releases what was acquired, the last first, unless the stream starts.
+    # If the start fails, `undo` releases everything in reverse order.
     with errors, plans.streams.starting(), ExitStack() as undo:
         spark, config = plans.spark, plans.config
         planned = planned_options(spark, config)
