@@ -98,7 +98,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _mark_other_variants(items: list[pytest.Item]) -> None:
-    """Mark the parameters of tests with `variants(n)` as long, except n that are spread evenly."""
+    """Mark parameters of tests with `variants(n)`: n run by default, a quarter of all with --long.
+
+    Both are spread evenly over all parameters, and the others are slow.
+    """
     variants = defaultdict(list)
     for item in items:
         if item.get_closest_marker("variants") and not {"long", "slow"} & set(item.keywords):
@@ -107,10 +110,13 @@ def _mark_other_variants(items: list[pytest.Item]) -> None:
         marker = every[0].get_closest_marker("variants")
         assert marker is not None
         (n,) = marker.args
-        chosen = {i * len(every) // n for i in range(n)}
+        by_default, long = (
+            {i * len(every) // count for i in range(count)}
+            for count in (n, max(n + 1, len(every) // 4))
+        )
         for i, item in enumerate(every):
-            if i not in chosen:
-                item.add_marker("long")
+            if i not in by_default:
+                item.add_marker("long" if i in long else "slow")
 
 
 @pytest.fixture(scope="session")

@@ -336,7 +336,7 @@ def test_most_streams_can_resume_with_other_names() -> None:
     ("n_examples", "n_steps"),
     [
         (15, 30),
-        pytest.param(200, 50, marks=pytest.mark.long),
+        pytest.param(100, 50, marks=pytest.mark.long),
         pytest.param(6_000, 60, marks=pytest.mark.slow),
     ],
 )

@@ -42,8 +42,8 @@ def test_a_type_is_computed_or_refused_in_words_without_spark(seeds: range) -> N
 @pytest.mark.parametrize(
     "seeds",
     [
-        pytest.param(range(100), marks=pytest.mark.long),
-        pytest.param(range(100, 2_000), marks=pytest.mark.slow),
+        pytest.param(range(50), marks=pytest.mark.long),
+        pytest.param(range(50, 2_000), marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -80,5 +80,5 @@ def select_all(mode: Mode) -> Selection:
 
 
 SAMPLE = Selection("sample", FURTHER, is_in_turn=True, every=4, done=(BATCH,))
-IN_TURN = Selection("in-turn", FURTHER, is_in_turn=True, every=2, done=(BATCH,))
+IN_TURN = Selection("in-turn", FURTHER, is_in_turn=True, every=6, done=(BATCH,))
 EVERY_FURTHER = Selection("every-mode", FURTHER, done=(BATCH,))

@@ -37,19 +37,11 @@ WITH_QUERIES = tuple(
     if any(record.kind not in ("statement", "table") for record in read_records(path))
 )
 SHAPES = "windows/shapes.slt"
-# Files that take longer than others: approximate aggregates, and most streams
-LONG = (
-    "aggregates/approximate.slt",
-    "late/current_watermark.slt",
-    "late/fill.slt",
-    "late/held_windows.slt",
-    "late/idle_sources.slt",
-    "late/late_rows.slt",
-    "late/sessions.slt",
-    "late/several_sources.slt",
-    "late/side_output.slt",
-    "late/updates.slt",
-    "late/watermarks.slt",
+# Files that run on Spark by default, too. Queries that need no Spark run without it by default
+ON_SPARK = (
+    "aggregates/batch_only.slt",
+    "clauses/order_and_limit.slt",
+    "refusals/aggregations.slt",
 )
 # Files whose rows come from statements: their queries are too plain for other modes, or their rows
 # depend on the rewrite to slices
@@ -78,7 +70,7 @@ MIN_IN_PROCESS = {
 def cases() -> Iterator[Any]:
     """Yield files with the selections of queries that tests run."""
     for name in NAMES:
-        marks = (pytest.mark.long,) if name in LONG else ()
+        marks = () if name in ON_SPARK else (pytest.mark.long,)
         if name != SHAPES:
             yield _case(name, select_all(BATCH), *marks)
         if name in SAMPLED:
@@ -105,7 +97,6 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
     con.close()
 
 
-@pytest.mark.variants(3)
 @pytest.mark.parametrize(("name", "selection"), list(cases()))
 def test_every_record_of_a_file_passes(
     name: str,

@@ -54,7 +54,7 @@ def test_the_exit_code_is_1_if_a_window_differs_in_any_run() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.spark
 def test_each_window_arrives_once_despite_kills() -> None:
     console = Console(record=True, width=140)

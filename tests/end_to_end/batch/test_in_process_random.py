@@ -236,7 +236,11 @@ def outcome(session: sqlwin.Session, sql: str) -> tuple[bool, pa.Table | None]:
 
 @pytest.mark.parametrize(
     "seeds",
-    [range(8), *(pytest.param(range(n, n + 50), marks=pytest.mark.long) for n in (8, 58, 108))],
+    [
+        range(8),
+        pytest.param(range(8, 58), marks=pytest.mark.long),
+        pytest.param(range(58, 158), marks=pytest.mark.slow),
+    ],
     ids=str,
 )
 def test_random_queries_have_the_rows_of_spark(session: sqlwin.Session, seeds: range) -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
+from tests.marks import among
 
 HOUR_US = 3_600_000_000
 # the night in which clocks in Berlin go forward
@@ -78,7 +79,12 @@ def test_they_are_ordered_ranked_and_narrowed_as_spark_does(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kolkata", "America/Sao_Paulo"])
+@pytest.mark.parametrize(
+    "zone",
+    among(
+        ["UTC", "Europe/Berlin", "Asia/Kolkata", "America/Sao_Paulo"], slow=["UTC", "Asia/Kolkata"]
+    ),
+)
 @pytest.mark.parametrize(
     "at", ["2024-03-30 21:30:00", "2024-03-31 02:30:00", "2024-04-01 12:00:00"]
 )

@@ -33,7 +33,11 @@ def stored_slices(azure: AzureStore) -> object:
     )
 
 
-@pytest.mark.parametrize("is_hierarchical", [False, True], ids=["flat", "with directories"])
+@pytest.mark.parametrize(
+    "is_hierarchical",
+    [pytest.param(False, marks=pytest.mark.slow), True],
+    ids=["flat", "with directories"],
+)
 def test_slices_in_a_container_follow_files_in_it(
     fresh_session: sqlwin.Session, is_hierarchical: bool
 ) -> None:

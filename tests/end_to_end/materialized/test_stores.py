@@ -60,7 +60,11 @@ def answers(session: sqlwin.Session, condition: str = "") -> list[str]:
     return sorted(repr(tuple(row.values())) for row in result.toArrow().to_pylist())
 
 
-@pytest.mark.parametrize("clauses", ["", "PARTITIONED BY (city)"], ids=["flat", "partitioned"])
+@pytest.mark.parametrize(
+    "clauses",
+    ["PARTITIONED BY (city)", pytest.param("", marks=pytest.mark.slow)],
+    ids=["partitioned", "flat"],
+)
 def test_slices_in_a_store_follow_files_in_a_store(
     lake: sqlwin.Session, store: ObjectStore, clauses: str
 ) -> None:

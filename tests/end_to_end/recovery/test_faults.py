@@ -183,7 +183,7 @@ def test_a_statement_set_killed_at_every_point_writes_the_rows_of_the_batch(
     assert result == wanted_late
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_stream_on_processing_time_ends_though_it_was_killed_at_its_end(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

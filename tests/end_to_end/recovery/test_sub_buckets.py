@@ -14,6 +14,7 @@ import sqlwin
 from runtime.files import LocalFiles
 from runtime.streaming.stored_state import open_state
 from sqlwin.execution.streams.checkpoint import rescale_checkpoint
+from tests.marks import among
 
 MINUTE = 60_000_000
 N_KEYS = 60_000
@@ -43,7 +44,7 @@ def write(directory: Path, number: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", list(QUERIES))
+@pytest.mark.parametrize("name", among(QUERIES, slow=["hop"]))
 def test_restarts_with_other_numbers_of_tasks_give_the_rows_of_batch(
     fresh_session: sqlwin.Session, spark: SparkSession, tmp_path: Path, name: str
 ) -> None:

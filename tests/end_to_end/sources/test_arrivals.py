@@ -130,7 +130,7 @@ def test_a_file_that_is_being_written_loses_no_rows(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scan", ["", BY_SPARK])
+@pytest.mark.parametrize("scan", among(["", BY_SPARK], slow=[BY_SPARK]))
 def test_a_stream_begins_with_complete_micro_batches(
     fresh_session: sqlwin.Session, tmp_path: Path, scan: str
 ) -> None:

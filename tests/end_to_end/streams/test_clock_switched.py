@@ -91,7 +91,7 @@ def runs(fresh_session: sqlwin.Session, tmp_path: Path, request: pytest.FixtureR
     return Runs(fresh_session, tmp_path, QUERIES[getattr(request, "param", "count")])
 
 
-@pytest.mark.parametrize("runs", among(QUERIES, long=["join"], slow=["count"]), indirect=True)
+@pytest.mark.parametrize("runs", among(QUERIES, slow=["join", "count"]), indirect=True)
 def test_an_idle_timeout_is_switched_on_and_off(runs: Runs) -> None:
     runs.write((1, "a"), (2, "b"), (14, "a"))
     assert "kept: new" in runs.run()

@@ -9,6 +9,7 @@ import pytest
 
 import sqlwin
 from tests.end_to_end.stream_files import write_keys
+from tests.marks import among
 
 pytestmark = pytest.mark.long
 
@@ -39,7 +40,7 @@ def joined(session: sqlwin.Session, tmp_path_factory: pytest.TempPathFactory) ->
     return session
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", among(QUERIES, slow=["inner", "using", "cross"]))
 def test_a_stream_gives_the_rows_of_sparks_join(joined: sqlwin.Session, name: str) -> None:
     (batch,) = joined.execute(QUERIES[name])
     joined.execute("SET 'execution.runtime-mode' = 'streaming'")

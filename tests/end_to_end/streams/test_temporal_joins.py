@@ -10,6 +10,7 @@ import pytest
 
 import sqlwin
 from tests.end_to_end.stream_files import write_keys
+from tests.marks import among
 
 pytestmark = pytest.mark.long
 
@@ -130,7 +131,7 @@ VERSIONS = """SELECT o.k, o.ts, r.since, r.note FROM orders AS o {join} written 
   ON o.k = r.k AND r.note <> '9'"""
 
 
-@pytest.mark.parametrize("join", ["JOIN", "LEFT JOIN"])
+@pytest.mark.parametrize("join", among(["JOIN", "LEFT JOIN"], slow=["JOIN"]))
 def test_a_stream_is_joined_with_a_stream_of_versions(
     fresh_session: sqlwin.Session, tmp_path: Path, join: str
 ) -> None:

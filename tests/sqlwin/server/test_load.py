@@ -57,6 +57,7 @@ def test_clients_are_answered_while_a_heavy_query_runs_and_one_is_cancelled(tmp_
         assert heavy.execute("SELECT 1").fetchone() == (1,)
 
 
+@pytest.mark.slow
 def test_tasks_that_ignore_the_cancellation_are_reported(
     fresh_session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -87,7 +87,9 @@ def plain(value: Any) -> Any:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["meanings.sql", "programs.sql"])
+@pytest.mark.parametrize(
+    "name", ["meanings.sql", pytest.param("programs.sql", marks=pytest.mark.slow)]
+)
 def test_statements_mean_what_they_mean_in_postgresql(
     fresh_session: sqlwin.Session, tmp_path: Path, name: str
 ) -> None:
