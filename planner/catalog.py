@@ -11,8 +11,8 @@ from sqlglot import exp
 from runtime.refusal import Refusal
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.expressions import Expression
+from runtime.spec.materialized import SliceFiles, SliceTable
 from runtime.spec.scan import ScanSource
-from runtime.spec.slices import SliceFiles, SliceTable
 from runtime.spec.source import SplitTable
 from runtime.spec.table import Column, Watermark
 from runtime.spec.text import TextSource

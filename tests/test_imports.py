@@ -89,7 +89,7 @@ MAY_IMPORT = {
         "runtime runtime.compute runtime.connectors.registry runtime.frames runtime.spark "
         "runtime.spec numpy pyarrow pyspark"
     ),
-    "runtime.slices": (
+    "runtime.materialized": (
         "runtime runtime.compute runtime.frames runtime.lake runtime.local runtime.plan "
         "runtime.scan runtime.spark runtime.spec runtime.writing deltalake numpy pyarrow "
         "pyspark"
@@ -162,7 +162,7 @@ MAY_IMPORT = {
     "sqlwin.catalog": (
         "planner.aggregates planner.catalog planner.sql runtime runtime.connectors.registry "
         "runtime.detection runtime.frames runtime.lake runtime.options runtime.plan "
-        "runtime.scan runtime.slices runtime.spark runtime.spec runtime.streaming sqlwin.parser "
+        "runtime.scan runtime.materialized runtime.spark runtime.spec runtime.streaming sqlwin.parser "
         "sqlwin.statements pyarrow pyspark sqlglot"
     ),
     "sqlwin.display": "runtime runtime.spec plotext py4j pyarrow pyspark rich",
@@ -171,7 +171,7 @@ MAY_IMPORT = {
         "planner.materialized planner.nodes planner.optimizer planner.sql planner.streams "
         "runtime runtime.connectors.registry runtime.engines.local runtime.engines.spark_batch "
         "runtime.frames runtime.lake runtime.local runtime.options runtime.plan runtime.scan "
-        "runtime.simulator runtime.sinks runtime.slices runtime.spark runtime.spec "
+        "runtime.simulator runtime.sinks runtime.materialized runtime.spark runtime.spec "
         "runtime.streaming runtime.streaming.general sqlwin.catalog sqlwin.config "
         "sqlwin.display sqlwin.parser sqlwin.result sqlwin.statements py4j pyarrow pyspark "
         "sqlglot"

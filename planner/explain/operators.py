@@ -61,7 +61,7 @@ from runtime.plan.exchange import SliceLevel
 from runtime.spec.expressions import FirstRows, columns_of
 from runtime.spec.figures import count_text
 from runtime.spec.filling import GapFilling
-from runtime.spec.slices import SLICE_END
+from runtime.spec.materialized import SLICE_END
 from runtime.spec.windows import SessionWindow, Window
 
 

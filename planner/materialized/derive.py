@@ -22,7 +22,7 @@ from runtime.plan.local import PartialColumns
 from runtime.refusal import refuse
 from runtime.spec.aggregates import Merge, MergeMoments, MergeOp, Pick, partial_fields
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, columns_of, terms_of
-from runtime.spec.slices import LocalForm, SlicePartial
+from runtime.spec.materialized import LocalForm, SlicePartial
 from runtime.spec.windows import CalendarTumble
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

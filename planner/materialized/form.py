@@ -27,7 +27,7 @@ from runtime.spec.aggregates import (
     partial_fields,
 )
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
-from runtime.spec.slices import (
+from runtime.spec.materialized import (
     SLICE_END,
     LocalForm,
     MaterializedAccumulator,

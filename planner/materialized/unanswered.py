@@ -14,7 +14,7 @@ from planner.optimizer import Trace
 from planner.sql.intervals import render_duration
 from runtime.errors import AnalysisError
 from runtime.refusal import Refusal
-from runtime.spec.slices import SliceTable, is_inserted_rows, table_of_rows
+from runtime.spec.materialized import SliceTable, is_inserted_rows, table_of_rows
 from runtime.spec.windows import Tumble, Window
 
 

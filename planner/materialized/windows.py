@@ -17,7 +17,7 @@ from runtime.spec.expressions import (
     columns_of,
     terms_of,
 )
-from runtime.spec.slices import SLICE_END
+from runtime.spec.materialized import SLICE_END
 from runtime.spec.table import Column
 from runtime.spec.windows import (
     LONGEST_MONTH_US,

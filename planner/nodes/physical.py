@@ -21,8 +21,8 @@ from runtime.plan.local import SliceRows, TaskScan
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.expressions import FirstRows
 from runtime.spec.filling import GapFilling, VersionJoining
+from runtime.spec.materialized import SliceTable
 from runtime.spec.scan import ScanSource
-from runtime.spec.slices import SliceTable
 from runtime.spec.windows import Window
 
 

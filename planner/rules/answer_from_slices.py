@@ -17,8 +17,8 @@ from planner.streams.tables import streams_of
 from runtime.plan.local import FileScan, SliceRows
 from runtime.refusal import Refusal, Refused, refuse
 from runtime.spec.expressions import ColumnRef, column_refs
+from runtime.spec.materialized import SLICE_END, LocalForm, SliceTable, is_inserted_rows
 from runtime.spec.scan import ScanSource
-from runtime.spec.slices import SLICE_END, LocalForm, SliceTable, is_inserted_rows
 from runtime.spec.table import Column
 from runtime.spec.windows import Cumulate, Hop, Tumble
 

@@ -17,7 +17,7 @@ from runtime.scan.read import read_batches
 from runtime.scan.splits import SelectRowGroups, Split, plan_splits, select_row_groups
 from runtime.scan.stores import Store
 from runtime.spec.expressions import ColumnRef, Expression, columns_of
-from runtime.spec.slices import SLICE_END
+from runtime.spec.materialized import SLICE_END
 from runtime.spec.windows import AlignedWindow, SessionWindow
 
 # Merging pays off if at most this fraction of the rows remains

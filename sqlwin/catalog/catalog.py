@@ -27,8 +27,8 @@ from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.expressions import Expression
+from runtime.spec.materialized import SliceFiles, SliceTable, inserted_rows, is_inserted_rows
 from runtime.spec.scan import ScanSource
-from runtime.spec.slices import SliceFiles, SliceTable, inserted_rows, is_inserted_rows
 from runtime.spec.source import SplitTable
 from runtime.spec.table import TableColumn, TableSpec
 from runtime.spec.text import TextSource

@@ -21,8 +21,8 @@ from runtime.refusal import Refusal, tried
 from runtime.scan.files import list_files
 from runtime.scan.metadata import read_footer
 from runtime.scan.paths import expand
+from runtime.spec.materialized import is_inserted_rows
 from runtime.spec.scan import ScanFile
-from runtime.spec.slices import is_inserted_rows
 from runtime.spec.table import Column, TableSpec
 
 # With more files, Spark samples the footers, and all of them would have to be compared

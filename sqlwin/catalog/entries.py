@@ -13,7 +13,7 @@ from planner.sql.nodes import path_of_files
 from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError
 from runtime.names import quote_name
-from runtime.spec.slices import is_inserted_rows
+from runtime.spec.materialized import is_inserted_rows
 from runtime.spec.table import Column, TableColumn, TableSpec, Watermark
 from sqlwin.parser.base import PLACE
 from sqlwin.statements.nodes import DEFAULTS

@@ -13,13 +13,13 @@ from planner.catalog import Schema
 from planner.sql.render import quote_string
 from runtime.errors import CatalogError, SqlwinError
 from runtime.files import is_local_path
+from runtime.materialized.changes import changes, current_file
 from runtime.names import quote_name
 from runtime.records import from_text
 from runtime.redaction import MASKED, Mask
 from runtime.refusal import Refusal, refuse
-from runtime.slices.changes import changes, current_file
+from runtime.spec.materialized import SliceFiles, SliceTable, inserted_rows
 from runtime.spec.scan import ScanFile, ScanSource
-from runtime.spec.slices import SliceFiles, SliceTable, inserted_rows
 from runtime.spec.source import SplitTable
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.entries import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from runtime.lake.places import TablePlace
-    from runtime.slices.store import StoredSlices
+    from runtime.materialized.store import StoredSlices
 
 
 class Tables(Protocol):
@@ -126,7 +126,7 @@ class OpenTables:
         """
         if path not in self._stored:
             # imported late because most sessions have no slices
-            from runtime.slices.store import open_slices
+            from runtime.materialized.store import open_slices
 
             self._stored[path] = open_slices(self.place_of(path), name)
         return self._stored[path]
@@ -183,7 +183,7 @@ class OpenTables:
         """
         stored = self.stored(table.path, table.name)
         if stored.version != table.version:
-            from runtime.slices.store import open_slices
+            from runtime.materialized.store import open_slices
 
             stored = open_slices(stored.place, table.name, table.version)
         after, until = range_us

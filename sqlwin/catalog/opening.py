@@ -27,7 +27,7 @@ def open_materialized(catalog: SessionCatalog, name: Name, path: str) -> Materia
     try:
         definition = from_text(Definition, stored.definition)
     except ValueError as error:
-        from runtime.slices.faults import table_error
+        from runtime.materialized.faults import table_error
 
         raise table_error(".".join(name), stored.place, error) from error
     for table in definition.tables:

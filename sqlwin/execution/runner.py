@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
     from planner.explain.document import QueryDocument
     from sqlwin.execution.explain import Explanations
-    from sqlwin.execution.materialized import MaterializedTables
+    from sqlwin.execution.materialized.statements import MaterializedTables
     from sqlwin.execution.statement_sets import Inserts
 
 # Statements that start Spark only if they need it
@@ -116,7 +116,7 @@ class Runner:
 
     @cached_property
     def _materialized(self) -> MaterializedTables:
-        from sqlwin.execution.materialized import MaterializedTables
+        from sqlwin.execution.materialized.statements import MaterializedTables
 
         return MaterializedTables(self.plans)
 

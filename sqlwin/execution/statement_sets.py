@@ -36,8 +36,8 @@ from sqlwin.execution.inserts import (
     target_of,
 )
 from sqlwin.execution.lowered import lower_set
+from sqlwin.execution.materialized.insert import insert_into_slices
 from sqlwin.execution.planning import LoweredBatch, Plans
-from sqlwin.execution.slices.insert import insert_into_slices
 from sqlwin.execution.streams.handle import Stream
 from sqlwin.execution.streams.results import StartedInsert, insert_result, stop_all
 from sqlwin.execution.streams.sinks import IntoTables, into_table

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from planner.catalog import Schema, StreamTable
 from runtime.refusal import refuse
-from runtime.spec.slices import SliceTable
+from runtime.spec.materialized import SliceTable
 from sqlwin.parser.parser import parse_query
 
 

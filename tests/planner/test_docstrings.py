@@ -29,8 +29,8 @@ from planner.optimizer import Options, Stage, Trace, optimize_together
 from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES, RULE_NAMES, SCAN_STAGES, SHARING_RULE
 from planner.sql.build import to_sql
 from runtime.spec.aggregates import Merge, MergeOp
+from runtime.spec.materialized import LocalForm, SliceFiles, SliceKey, SlicePartial, SliceTable
 from runtime.spec.scan import ScanSource
-from runtime.spec.slices import LocalForm, SliceFiles, SliceKey, SlicePartial, SliceTable
 from runtime.spec.table import Column, Watermark
 from runtime.spec.windows import Tumble
 from sqlwin.parser.parser import parse_query

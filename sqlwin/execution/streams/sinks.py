@@ -18,6 +18,7 @@ from planner.streams.update_identity import update_identity
 from runtime.connectors.registry import open_table
 from runtime.engines.spark_batch.execute import dataframe
 from runtime.errors import AnalysisError, nearest
+from runtime.materialized.append import InsertedRows, append
 from runtime.plan.nodes import PlanNode
 from runtime.sinks.late_rows import LateTable, check_late_tables
 from runtime.sinks.stream_sinks import (
@@ -32,7 +33,6 @@ from runtime.sinks.stream_sinks import (
     start_writing,
     start_writing_set,
 )
-from runtime.slices.append import InsertedRows, append
 from runtime.spec.stream import StreamSource
 from runtime.spec.table import LATE_ROWS, MISSED, PeriodicReload, TableSpec, TimedReload
 from runtime.streaming.execute.shared import SharedWindows, run_over_windows, shared_windows

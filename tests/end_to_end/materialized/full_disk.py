@@ -11,7 +11,7 @@ from pathlib import Path
 
 import sqlwin
 from runtime.errors import SqlwinError
-from runtime.slices.store import open_slices
+from runtime.materialized.store import open_slices
 from tests.end_to_end.materialized.base import QUERY, TABLE, Base, stored_slices
 from tests.end_to_end.materialized.killed import CONF
 

@@ -16,8 +16,8 @@ from typing import Any
 import sqlwin
 import sqlwin.execution.materialized as statements
 import sqlwin.execution.streams.sinks as sinks
-from runtime.slices import append as appends
-from runtime.slices import commits, refresh
+from runtime.materialized import append as appends
+from runtime.materialized import commits, refresh
 from tests.end_to_end.materialized.base import QUERY, TABLE
 
 CONF = {

@@ -15,7 +15,7 @@ import pytest
 
 import sqlwin
 from runtime.errors import AnalysisError, SqlwinError
-from runtime.slices.store import open_slices
+from runtime.materialized.store import open_slices
 from sqlwin.session import Session
 from tests.end_to_end.materialized.base import QUERY, TABLE, random_rows, slices_of, stored_slices
 from tests.end_to_end.materialized.killed import LIVE, run_stream

@@ -14,7 +14,7 @@ from pyiceberg.catalog import load_catalog
 
 import sqlwin
 from runtime.errors import SqlwinError
-from runtime.slices.store import open_slices
+from runtime.materialized.store import open_slices
 from tests.end_to_end.materialized.base import QUERY, random_rows, refresh, slices_of, stored_slices
 
 WINDOWS = """

@@ -13,7 +13,7 @@ import pytest
 
 import sqlwin
 from runtime.errors import CatalogError, SqlwinError
-from runtime.slices.store import open_slices
+from runtime.materialized.store import open_slices
 from tests.end_to_end.materialized.base import QUERY, TABLE, Base, answers, refresh, stored_slices
 from tests.marks import among
 

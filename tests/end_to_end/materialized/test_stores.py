@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 import sqlwin
 from runtime.errors import CatalogError, SqlwinError
 from runtime.lake.places import TablePlace
-from runtime.slices.store import open_slices
+from runtime.materialized.store import open_slices
 from tests.end_to_end.materialized.base import (
     QUERY,
     TABLE,

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
-from runtime.slices.store import open_slices
-from runtime.spec.slices import Reached
+from runtime.materialized.store import open_slices
+from runtime.spec.materialized import Reached
 from tests.end_to_end.materialized.base import (
     QUERY,
     TABLE,

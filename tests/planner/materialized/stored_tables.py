@@ -35,8 +35,8 @@ from runtime.plan.local import ArrowBuffer, FileScan, LocalStep, SliceRows, is_l
 from runtime.plan.nodes import PlanNode
 from runtime.refusal import Refusal, tried
 from runtime.scan.splits import plan_splits
+from runtime.spec.materialized import SliceFiles, SliceTable
 from runtime.spec.scan import ScanFile, ScanSource
-from runtime.spec.slices import SliceFiles, SliceTable
 from runtime.spec.table import Column, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import View

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.nodes.physical import SliceScan
-from runtime.slices.tiers import apply_tiers
+from runtime.materialized.tiers import apply_tiers
+from runtime.spec.materialized import Reached, Tier
 from runtime.spec.scan import ScanFile
-from runtime.spec.slices import Reached, Tier
 from tests.oracle import OracleWindow
 from tests.planner.materialized.stored_tables import Tables, local_of
 from tests.planner.materialized.test_answers import (

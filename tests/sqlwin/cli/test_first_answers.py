@@ -34,7 +34,7 @@ FAR = {
     "runtime.lake",
     "runtime.connectors.kafka",
     "runtime.connectors.lake",
-    "runtime.slices.store",
+    "runtime.materialized.store",
 }
 SHOWN_ELSEWHERE = {"prompt_toolkit", "sqlwin.repl.app", "sqlwin.ui", "sqlwin.help", "IPython"}
 SHOWN_ELSEWHERE |= {"sqlwin.display.charts", "sqlwin.display.html_table", "sqlwin.notebook"}

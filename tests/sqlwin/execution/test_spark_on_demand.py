@@ -229,7 +229,7 @@ def test_the_time_zone_is_known_before_the_start(
 
 def test_a_plan_imports_neither_pandas_nor_connectors_of_other_tables() -> None:
     unused = ["pandas", "confluent_kafka", "pyiceberg", "deltalake"]
-    unused += ["runtime.slices.build", "runtime.connectors.lake.connector"]
+    unused += ["runtime.materialized.build", "runtime.connectors.lake.connector"]
     unused += ["runtime.connectors.kafka.connector", "runtime.connectors.generated.datagen"]
     code = (
         "import sys, sqlwin\n"

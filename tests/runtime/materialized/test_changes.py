@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from runtime.slices.changes import BaseFile, changes, even_bounds, overlaps, set_ranges, union_of
+from runtime.materialized.changes import (
+    BaseFile,
+    changes,
+    even_bounds,
+    overlaps,
+    set_ranges,
+    union_of,
+)
 
 
 def _file(path: str, size: int = 1, first: int | None = None, last: int | None = None) -> BaseFile:

@@ -11,10 +11,10 @@ import pytest
 from deltalake import DeltaTable
 
 from runtime.errors import CatalogError, ExecutionError
-from runtime.slices.changes import BaseFile
-from runtime.slices.commits import ChangedMeanwhile, commit
-from runtime.slices.refresh import small_files
-from runtime.slices.store import (
+from runtime.materialized.changes import BaseFile
+from runtime.materialized.commits import ChangedMeanwhile, commit
+from runtime.materialized.refresh import small_files
+from runtime.materialized.store import (
     SliceFile,
     StoredSlices,
     create_slices,
@@ -22,9 +22,9 @@ from runtime.slices.store import (
     set_suspended,
     stored_schema,
 )
-from runtime.slices.tiers import TierRules
+from runtime.materialized.tiers import TierRules
 from runtime.spec.aggregates import Merge, MergeOp
-from runtime.spec.slices import LocalForm, Reached, SliceKey, SlicePartial, Tier
+from runtime.spec.materialized import LocalForm, Reached, SliceKey, SlicePartial, Tier
 from runtime.spec.windows import Tumble
 from runtime.writing.written import WrittenFile
 

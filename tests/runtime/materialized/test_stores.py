@@ -10,12 +10,12 @@ import pytest
 
 from runtime.errors import CatalogError, ExecutionError
 from runtime.lake.places import TablePlace
-from runtime.slices.changes import BaseFile
-from runtime.slices.commits import ChangedMeanwhile, commit
-from runtime.slices.faults import UnknownOutcome
-from runtime.slices.manifest import remove_old_manifests
-from runtime.slices.removal import remove_slices
-from runtime.slices.store import (
+from runtime.materialized.changes import BaseFile
+from runtime.materialized.commits import ChangedMeanwhile, commit
+from runtime.materialized.faults import UnknownOutcome
+from runtime.materialized.manifest import remove_old_manifests
+from runtime.materialized.removal import remove_slices
+from runtime.materialized.store import (
     StoredSlices,
     create_slices,
     is_table,
@@ -25,7 +25,7 @@ from runtime.slices.store import (
 from runtime.writing.places import remove_files
 from runtime.writing.written import WrittenFile
 from tests.object_store import ObjectStore, is_write_of, store_of_a_process
-from tests.runtime.slices.test_store import FORM
+from tests.runtime.materialized.test_store import FORM
 
 LOGGED = is_write_of("_delta_log/")
 

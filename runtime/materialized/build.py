@@ -40,22 +40,22 @@ from runtime.local.arrow_scan import (
 )
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import BufferPlan, aggregate, buffer_plan
+from runtime.materialized.changes import Intervals, even_bounds
+from runtime.materialized.store import SliceFile, StoredSlices, stored_schema
+from runtime.materialized.tiers import apply_tiers, cuts_of
 from runtime.plan.local import FileLocalStep
 from runtime.refusal import Refusal, tried
 from runtime.scan.metadata import column_indices, read_footer
 from runtime.scan.pruning import column_range
 from runtime.scan.splits import Split
 from runtime.scan.stores import STORE_READERS, Store, open_stored, why_of
-from runtime.slices.changes import Intervals, even_bounds
-from runtime.slices.store import SliceFile, StoredSlices, stored_schema
-from runtime.slices.tiers import apply_tiers, cuts_of
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spark.errors import translate_spark_errors
 from runtime.spark.jobs import run_interruptibly
 from runtime.spark.workers import prepare_worker
 from runtime.spec.expressions import ColumnRef
+from runtime.spec.materialized import SLICE_END, UNTOUCHED, LocalForm, Reached
 from runtime.spec.scan import ScanFile
-from runtime.spec.slices import SLICE_END, UNTOUCHED, LocalForm, Reached
 from runtime.writing.files import FILE_DDL, NewFiles, NotWritten, file_task, records_of
 from runtime.writing.places import unwritable
 from runtime.writing.written import WrittenFile

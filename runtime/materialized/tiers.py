@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import int64_values, one_chunk
-from runtime.slices.changes import Intervals, union_of
-from runtime.spec.slices import SLICE_END, Reached, SliceGrid, Tier
+from runtime.materialized.changes import Intervals, union_of
+from runtime.spec.materialized import SLICE_END, Reached, SliceGrid, Tier
 from runtime.spec.windows import Tumble
 
 # Divisor of a tier's age: slices are merged or dropped once that fraction of the age has

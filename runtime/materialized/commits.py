@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from runtime.lake.delta_log import added_files, partition_texts
 from runtime.lake.places import TablePlace
-from runtime.slices.changes import BaseFile
-from runtime.slices.faults import UnknownOutcome, table_error
-from runtime.slices.manifest import remove_manifest, write_manifest
-from runtime.slices.store import MANIFEST, SINCE, TIER, SliceFile, StoredSlices, stored_schema
-from runtime.spec.slices import Reached
+from runtime.materialized.changes import BaseFile
+from runtime.materialized.faults import UnknownOutcome, table_error
+from runtime.materialized.manifest import remove_manifest, write_manifest
+from runtime.materialized.store import MANIFEST, SINCE, TIER, SliceFile, StoredSlices, stored_schema
+from runtime.spec.materialized import Reached
 from runtime.writing.places import remove_files
 from runtime.writing.written import WrittenFile
 

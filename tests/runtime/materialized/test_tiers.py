@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.slices.tiers import TierRules, apply_tiers, cuts_of, due_tiers, is_touched, widen
-from runtime.spec.slices import Reached, Tier
+from runtime.materialized.tiers import TierRules, apply_tiers, cuts_of, due_tiers, is_touched, widen
+from runtime.spec.materialized import Reached, Tier
 from runtime.spec.windows import Tumble
 
 MINUTES = Tumble(60, 20)

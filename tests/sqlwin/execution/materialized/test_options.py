@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from runtime.errors import CatalogError
-from runtime.slices.tiers import TierRules
-from runtime.spec.slices import LocalForm
+from runtime.materialized.tiers import TierRules
+from runtime.spec.materialized import LocalForm
 from runtime.spec.windows import DAY_US, CalendarTumble, Tumble
-from sqlwin.execution.slices.options import rules_of
+from sqlwin.execution.materialized.options import rules_of
 
 MINUTE_US = 60_000_000
 HOUR_US = 60 * MINUTE_US

@@ -8,14 +8,14 @@ from sqlglot import exp
 
 from planner.sql.build import to_sql
 from runtime.errors import AnalysisError
+from runtime.materialized.append import InsertedRows, append
+from runtime.materialized.refresh import check_form
 from runtime.refusal import Refusal
-from runtime.slices.append import InsertedRows, append
-from runtime.slices.refresh import check_form
 from runtime.spec.figures import count_text
 from sqlwin.catalog.entries import MaterializedTable
 from sqlwin.catalog.materialized import tables_of
+from sqlwin.execution.materialized.stored_rows import plan_inserted_rows
 from sqlwin.execution.planning import Plans
-from sqlwin.execution.slices.stored_rows import plan_inserted_rows
 from sqlwin.execution.streams.handle import Stream
 from sqlwin.execution.streams.sinks import IntoSlices
 from sqlwin.execution.streams.start import start_stream

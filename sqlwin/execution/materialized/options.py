@@ -9,8 +9,8 @@ from itertools import pairwise
 from planner.materialized.form import grid_text
 from planner.sql.intervals import render_duration
 from runtime.errors import CatalogError, SqlwinError
-from runtime.slices.tiers import TierRules
-from runtime.spec.slices import LocalForm
+from runtime.materialized.tiers import TierRules
+from runtime.spec.materialized import LocalForm
 from runtime.spec.windows import DAY_US, Tumble
 from sqlwin.config.values import parse_duration
 

@@ -19,12 +19,12 @@ from planner.nodes.physical import (
 from planner.plan import Plan
 from planner.sql.build import alias, identifier, relation
 from runtime.errors import AnalysisError, SqlwinError
+from runtime.materialized.build import BaseRows
+from runtime.materialized.refresh import PlannedRows
 from runtime.plan.local import ArrowBuffer, FileScan, LocalStep
 from runtime.refusal import Refused
-from runtime.slices.build import BaseRows
-from runtime.slices.refresh import PlannedRows
+from runtime.spec.materialized import SLICE_END, LocalForm
 from runtime.spec.scan import ScanSource
-from runtime.spec.slices import SLICE_END, LocalForm
 from runtime.spec.windows import SessionWindow
 from sqlwin.catalog.entries import Name
 from sqlwin.catalog.materialized import tables_of

@@ -13,24 +13,24 @@ from planner.materialized.form import grid_text, time_text
 from planner.sql.intervals import render_duration
 from runtime.errors import AnalysisError, CatalogError
 from runtime.lake.places import TablePlace
-from runtime.records import to_text
-from runtime.slices.refresh import PlannedRows, RefreshResult, compact, refresh, settle
-from runtime.slices.removal import remove_slices
-from runtime.slices.store import (
+from runtime.materialized.refresh import PlannedRows, RefreshResult, compact, refresh, settle
+from runtime.materialized.removal import remove_slices
+from runtime.materialized.store import (
     StoredSlices,
     create_slices,
     is_table,
     set_suspended,
 )
+from runtime.records import to_text
 from runtime.spec.figures import count_text
-from runtime.spec.slices import LocalForm
+from runtime.spec.materialized import LocalForm
 from runtime.spec.windows import Tumble
 from sqlwin.catalog.entries import Definition, MaterializedTable, Name
 from sqlwin.catalog.materialized import tables_of
 from sqlwin.catalog.opening import open_materialized
+from sqlwin.execution.materialized.options import RETENTION, TIERS, rules_of
+from sqlwin.execution.materialized.stored_rows import plan_file_rows, plan_inserted_rows
 from sqlwin.execution.planning import Plans
-from sqlwin.execution.slices.options import RETENTION, TIERS, rules_of
-from sqlwin.execution.slices.stored_rows import plan_file_rows, plan_inserted_rows
 from sqlwin.result import InsertResult, MessageResult
 from sqlwin.statements.nodes import (
     AlterMaterializedTable,

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 
 from runtime.errors import ExecutionError
 from runtime.lake.places import TablePlace
+from runtime.materialized.changes import BaseFile
+from runtime.materialized.faults import table_error
 from runtime.scan.stores import open_stored
-from runtime.slices.changes import BaseFile
-from runtime.slices.faults import table_error
 from runtime.writing.places import create_file, files_below, remove_file
 
 _MANIFESTS = "_sqlwin"

@@ -17,7 +17,7 @@ from runtime.frames.meter import ArrowFunction
 from runtime.lake.places import TablePlace
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import BufferPlan, aggregate, buffer_plan
-from runtime.slices.build import (
+from runtime.materialized.build import (
     BaseRows,
     JobsRun,
     ReadRanges,
@@ -27,9 +27,9 @@ from runtime.slices.build import (
     without_files,
     write_partials,
 )
-from runtime.slices.commits import ChangedMeanwhile, commit, remove_on_error
-from runtime.slices.refresh import MAX_ATTEMPTS, compact, settle
-from runtime.slices.store import open_slices, stored_schema
+from runtime.materialized.commits import ChangedMeanwhile, commit, remove_on_error
+from runtime.materialized.refresh import MAX_ATTEMPTS, compact, settle
+from runtime.materialized.store import open_slices, stored_schema
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spark.workers import prepare_worker
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES

@@ -31,17 +31,17 @@ from runtime.compute.arrow.types import arrow_type
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
 from runtime.lake.delta_log import add_actions, logged_partitions
 from runtime.lake.places import TablePlace
-from runtime.records import from_text, to_text
-from runtime.slices.changes import BaseFile
-from runtime.slices.faults import require_package, table_error
-from runtime.slices.manifest import (
+from runtime.materialized.changes import BaseFile
+from runtime.materialized.faults import require_package, table_error
+from runtime.materialized.manifest import (
     read_manifest,
     remove_old_manifests,
 )
-from runtime.slices.removal import is_half_removed, remove_slices
-from runtime.slices.tiers import TierRules
+from runtime.materialized.removal import is_half_removed, remove_slices
+from runtime.materialized.tiers import TierRules
+from runtime.records import from_text, to_text
+from runtime.spec.materialized import SLICE_END, LocalForm, Reached, Tier
 from runtime.spec.scan import PartitionValue
-from runtime.spec.slices import SLICE_END, LocalForm, Reached, Tier
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

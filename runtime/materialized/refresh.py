@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from runtime.errors import CatalogError, ExecutionError
 from runtime.lake.places import TablePlace
-from runtime.slices.build import BaseRows, Inputs, JobsRun, UncommittedFiles, build
-from runtime.slices.changes import (
+from runtime.materialized.build import BaseRows, Inputs, JobsRun, UncommittedFiles, build
+from runtime.materialized.changes import (
     Changes,
     Intervals,
     changes,
@@ -24,16 +24,16 @@ from runtime.slices.changes import (
     overlaps,
     set_ranges,
 )
-from runtime.slices.commits import ChangedMeanwhile, commit, remove_on_error
-from runtime.slices.store import (
+from runtime.materialized.commits import ChangedMeanwhile, commit, remove_on_error
+from runtime.materialized.store import (
     SliceFile,
     StoredSlices,
     open_slices,
     remove_leftovers,
 )
-from runtime.slices.tiers import due_tiers, is_touched, widen
+from runtime.materialized.tiers import due_tiers, is_touched, widen
+from runtime.spec.materialized import LocalForm, Reached
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES, PartitionValue
-from runtime.spec.slices import LocalForm, Reached
 from runtime.writing.places import remove_files
 
 # Maximum number of commit attempts when other writers commit first
@@ -89,8 +89,8 @@ def refresh(
     """Add the rows of new files, and recompute slices of files that changed or no longer exist.
 
     Every file is added exactly once, despite concurrent refreshes and crashes, because slices and
-    the list of their files become visible together (see `runtime.slices.store`). If another refresh
-    commits first, this one is planned again on the new version.
+    the list of their files become visible together (see `runtime.materialized.store`). If another
+    refresh commits first, this one is planned again on the new version.
 
     Args:
         spark: Spark session.
