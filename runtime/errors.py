@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
@@ -280,6 +281,32 @@ class SetupError(SqlwinError):
 
 class MissingPackageError(SetupError, ImportError):
     """A feature needs a Python package that is not installed."""
+
+
+@contextmanager
+def packages_of(extra: str, user: str, subjects: Sequence[str] = ()) -> Iterator[None]:
+    """Turn a failed import in this block into an error that says what to install.
+
+    Args:
+        extra: Extra of sqlwin with the packages.
+        user: Feature that requires them, the subject of the message.
+        subjects: Subjects of the error.
+
+    Raises:
+        MissingPackageError: A package is not installed.
+    """
+    try:
+        yield
+    except ImportError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("sqlwin", "planner", "runtime"):
+            raise
+        named = f"the package {package.replace('_', '-')}" if package else f"a package: {error}"
+        raise MissingPackageError(
+            f"{user} requires {named}",
+            subjects=tuple(subjects),
+            hint=f"pip install 'sqlwin[{extra}]'",
+        ) from error
 
 
 class MissingAttributeError(SqlwinError, AttributeError):

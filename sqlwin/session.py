@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.catalog import Schema
 from planner.sql.render import quote_string
-from runtime.errors import AnalysisError, ExecutionError
+from runtime.errors import AnalysisError, ExecutionError, packages_of
 from runtime.names import quote_name
 from runtime.spark.on_demand import (
     is_started,
@@ -477,7 +477,8 @@ class Session:
             SetupError: The port is in use.
         """
         # importing a web server takes time
-        from sqlwin.ui.server import serve
+        with packages_of("ui", "the monitoring page"):
+            from sqlwin.ui.server import serve
         from sqlwin.ui.snapshot import session_to_watch
 
         if self._page is not None and port is not None and port not in (0, self._page.port):

@@ -1,11 +1,8 @@
-"""Errors of slice tables, each in one line."""
+"""Errors of materialized tables, each in one line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from runtime.errors import ExecutionError, SetupError, kind_in_words
+from runtime.errors import ExecutionError, kind_in_words
 from runtime.lake.places import TablePlace
 
 
@@ -24,20 +21,3 @@ def table_error(name: str, place: TablePlace, error: Exception) -> ExecutionErro
         f"materialized table `{name}` at {path}: {reason}" if name else f"{path}: {reason}",
         subjects=(name,) if name else (),
     )
-
-
-@contextmanager
-def require_package(name: str) -> Iterator[None]:
-    """Turn a failed import of the package in this block into an error with install instructions.
-
-    Raises:
-        SetupError: The package is not installed.
-    """
-    try:
-        yield
-    except ImportError as error:
-        raise SetupError(
-            f"materialized table `{name}` requires the package deltalake: {error}",
-            subjects=(name,),
-            hint="pip install 'sqlwin[lake]'",
-        ) from error

@@ -28,11 +28,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from runtime.compute.arrow.types import arrow_type
-from runtime.errors import CatalogError, ErrorKind, ExecutionError
+from runtime.errors import CatalogError, ErrorKind, ExecutionError, packages_of
 from runtime.lake.delta_log import add_actions, logged_partitions
 from runtime.lake.places import TablePlace
 from runtime.materialized.changes import BaseFile
-from runtime.materialized.faults import require_package, table_error
+from runtime.materialized.faults import table_error
 from runtime.materialized.manifest import (
     read_manifest,
     remove_old_manifests,
@@ -223,7 +223,7 @@ def create_slices(
         ExecutionError: The table cannot be written.
         SetupError: The package deltalake is not installed.
     """
-    with require_package(name):
+    with packages_of("lake", f"materialized table `{name}`", [name]):
         from deltalake import DeltaTable, Schema
         from deltalake.exceptions import DeltaError
     place = _table_place(where)
@@ -297,7 +297,7 @@ def open_slices(
         ExecutionError: The table cannot be read, or the version no longer exists.
         SetupError: The package deltalake is not installed.
     """
-    with require_package(name or _table_place(where).path):
+    with packages_of("lake", f"materialized table `{name or _table_place(where).path}`", [name]):
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
     called = f"materialized table `{name}`" if name else "materialized table"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from runtime.errors import MissingPackageError
+from runtime.errors import packages_of
 
 
 @click.command(short_help="Check and complete SQL in an editor.")
@@ -22,11 +22,6 @@ def lsp() -> None:
       sqlwin lsp
       vim.lsp.config("sqlwin", { cmd = { "sqlwin", "lsp" }, filetypes = { "sql" } })
     """  # noqa: D301 (click's mark is the character \b itself)
-    try:
+    with packages_of("lsp", "sqlwin lsp"):
         from sqlwin.lsp.server import serve
-    except ImportError as error:
-        raise MissingPackageError(
-            f"sqlwin lsp needs the package {str(error.name).partition('.')[0]}",
-            hint="pip install 'sqlwin[lsp]'",
-        ) from error
     serve()

@@ -210,7 +210,8 @@ page_option = click.option(
     callback=_port,
     metavar="[PORT]",
     help="Serve a web page about running statements, and Prometheus metrics, on 127.0.0.1. "
-    "Default port: 4050, or a free one if it is in use.",
+    "Default port: 4050, or a free one if it is in use. Needs the extra `ui`, for metrics also "
+    "`metrics`.",
 )
 
 

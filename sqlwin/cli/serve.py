@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from runtime.errors import MissingPackageError, SetupError
+from runtime.errors import SetupError, packages_of
 from sqlwin.cli.options import connect, parameter_option, with_spark_options
 from sqlwin.console.scripts import Script, read_scripts
 from sqlwin.control import SessionControl
@@ -94,14 +94,9 @@ def serve(
       sqlwin serve tables.sql
       psql "host=127.0.0.1 user=sqlwin password=... dbname=sqlwin"
     """  # noqa: D301 (click's mark is the character \b itself)
-    try:
+    with packages_of("server", "sqlwin serve"):
         from sqlwin.server.client import ServedSession
         from sqlwin.server.server import Address, serve_until_signal
-    except ImportError as error:
-        package = str(error.name).partition(".")[0].replace("_", "-")
-        raise MissingPackageError(
-            f"sqlwin serve needs the package {package}", hint="pip install 'sqlwin[server]'"
-        ) from error
     if no_password and host not in _LOOPBACK:
         raise click.UsageError(f"--no-password is not allowed with --host {host}")
     if tls_key and not tls_cert:

@@ -115,7 +115,7 @@ def test(
     A case gives rows, a query and the expected result. It runs in batch, as a stream that gets one
     row per micro-batch, and in random histories: other micro-batches, other orders of arrival
     within the watermark delay, other numbers of tasks, crashes and restarts at any moment. All must
-    agree. Most cases need neither Spark nor Java.
+    agree. Most cases need neither Spark nor Java. Needs the extra `testing`.
 
     With --simulate, PATH is a SQL file. Its last query runs in batch and in N histories on a sample
     of its own sources. A history that disagrees is shrunk to the fewest rows and steps. With

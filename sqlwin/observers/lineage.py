@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from planner.nodes.logical import Sink
-from runtime.errors import MissingPackageError, SqlwinError
+from runtime.errors import SqlwinError, packages_of
 from runtime.spark.files import store_at
 from runtime.spark.on_demand import without_start
 from runtime.spec.table import Column
@@ -34,7 +34,7 @@ from sqlwin.observers.file_sizes import FileStates, data_files, stored_data_file
 from sqlwin.observers.jobs import Flow, LineageJob, job_of
 from sqlwin.observers.sender import log, sender
 
-try:
+with packages_of("lineage", "OPENLINEAGE_* in the environment"):
     from openlineage.client import OpenLineageClient
     from openlineage.client.event_v2 import (
         InputDataset,
@@ -64,11 +64,6 @@ try:
         WrittenTable,
         rows_written,
     )
-except ImportError as error:
-    raise MissingPackageError(
-        f"the variables OPENLINEAGE_* need the package {error.name}",
-        hint="pip install 'sqlwin[lineage]'",
-    ) from error
 
 if TYPE_CHECKING:
     from sqlwin.execution.runner import Runner

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from runtime.errors import MissingPackageError
+from runtime.errors import packages_of
 from runtime.redaction import Mask
 from runtime.spark.on_demand import is_started
 from sqlwin.observers.exporting import set_service_name, shut_down_at_exit
@@ -24,13 +24,9 @@ from sqlwin.ui.metrics import metric_families
 from sqlwin.ui.model import ActivitySnapshot
 from sqlwin.ui.snapshot import Watched, session_to_watch, snapshot
 
-try:
+with packages_of("otel", "OTEL_* in the environment"):
     from opentelemetry import metrics
     from opentelemetry.metrics import CallbackOptions, Meter, Observation
-except ImportError as error:
-    raise MissingPackageError(
-        f"the variables OTEL_* need the package {error.name}", hint="pip install 'sqlwin[otel]'"
-    ) from error
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -140,7 +136,7 @@ def export_meters(runner: Runner) -> None:
 
 def _set_up_provider() -> None:
     """Set a meter provider as OpenTelemetry's variables describe it."""
-    try:
+    with packages_of("otel", "OTEL_* in the environment"):
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk.metrics.export import (
             ConsoleMetricExporter,
@@ -157,10 +153,6 @@ def _set_up_provider() -> None:
             from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 
             exporter = OTLPMetricExporter()
-    except ImportError as error:
-        raise MissingPackageError(
-            f"the variables OTEL_* need the package {error.name}", hint="pip install 'sqlwin[otel]'"
-        ) from error
     set_service_name()
     reader = PeriodicExportingMetricReader(exporter)
     provider = MeterProvider([reader], shutdown_on_exit=False)

@@ -12,20 +12,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from runtime.errors import MissingPackageError
+from runtime.errors import packages_of
 from runtime.spark.on_demand import when_started
 from runtime.spark.session import is_remote
 from sqlwin.execution.activity import StatementRun, StatementState
 from sqlwin.observers.exporting import set_service_name, shut_down_at_exit
 from sqlwin.observers.variables import is_provider
 
-try:
+with packages_of("otel", "OTEL_* in the environment"):
     from opentelemetry import trace
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode
-except ImportError as error:
-    raise MissingPackageError(
-        f"the variables OTEL_* need the package {error.name}", hint="pip install 'sqlwin[otel]'"
-    ) from error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -164,7 +160,7 @@ def trace_micro_batch(tracer: Any, progress: Mapping[str, Any]) -> None:
 
 def _set_up_provider() -> None:
     """Set a tracer provider as OpenTelemetry's variables describe it."""
-    try:
+    with packages_of("otel", "OTEL_* in the environment"):
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import (
             BatchSpanProcessor,
@@ -181,10 +177,6 @@ def _set_up_provider() -> None:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
             exporter = OTLPSpanExporter()
-    except ImportError as error:
-        raise MissingPackageError(
-            f"the variables OTEL_* need the package {error.name}", hint="pip install 'sqlwin[otel]'"
-        ) from error
     set_service_name()
     # the provider's own end of the process retries for up to ten seconds
     provider = TracerProvider(shutdown_on_exit=False)

@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
+from runtime.errors import SqlwinError, packages_of
 
-from runtime.errors import SqlwinError
+with packages_of("testing", "a test file"):
+    import yaml
 
 Scalar = str | int | float | bool | None
 

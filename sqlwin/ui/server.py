@@ -33,11 +33,10 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from runtime.errors import SetupError
+from runtime.errors import MissingPackageError, SetupError, packages_of
 from runtime.logs import append_once
 from runtime.redaction import DEFAULT
 from sqlwin.display.plan_page import fill_template, plan_page
-from sqlwin.ui.metrics import metrics_text
 from sqlwin.ui.model import ActivitySnapshot, to_json
 from sqlwin.ui.snapshot import Watched, plan_of, snapshot
 
@@ -151,6 +150,11 @@ def application(watchers: Watchers, token: str) -> ASGIApp:
         return JSONResponse(to_json(latest), headers=_HEADERS)
 
     async def metrics(request: Request) -> Response:
+        try:
+            with packages_of("metrics", "/metrics"):
+                from sqlwin.ui.metrics import metrics_text
+        except MissingPackageError as error:
+            return _plain_text(str(error), 501)
         latest = await run_in_threadpool(watchers.snapshot, watches=False)
         return Response(
             metrics_text(latest),

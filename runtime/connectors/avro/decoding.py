@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from runtime.connectors.avro.registry import schema_texts
 from runtime.connectors.avro.values import convert_values, kind_of, misfit, plain, raw_type
 from runtime.connectors.columns import find_column
-from runtime.errors import ExecutionError
+from runtime.errors import ExecutionError, packages_of
 
 AVRO, CONFLUENT = "avro", "avro-confluent"
 # Prefix of a message with a registry: a zero byte and the schema id, big-endian
@@ -208,12 +208,8 @@ def parse_schema(texts: tuple[str, ...]) -> _Schema:
     Raises:
         ExecutionError: The text is not the schema of a record.
     """
-    try:
+    with packages_of("kafka", "format 'avro'"):
         import fastavro
-    except ImportError as error:
-        raise ExecutionError(
-            "format 'avro' requires the package fastavro", hint="pip install 'sqlwin[kafka]'"
-        ) from error
     named_types: dict[str, Any] = {}
     named_raw: dict[str, Any] = {}
     last_schema: Any = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -23,7 +24,7 @@ from pyspark.sql.types import (
 from runtime.compute.arrow.packed import is_list
 from runtime.compute.arrow.types import arrow_type
 from runtime.connectors.columns import pick
-from runtime.errors import ExecutionError, SetupError, kind_in_words
+from runtime.errors import ExecutionError, kind_in_words, packages_of
 from runtime.frames.file_rows import (
     FILE_METADATA,
     METADATA_FIELD,
@@ -73,13 +74,10 @@ class LakeTable:
     deleted: Mapping[str, pa.Array] = field(default_factory=dict)
 
 
-def missing_extra(spec: TableSpec, package: str, error: ImportError) -> SetupError:
-    """Return the error for a table whose library is not installed."""
-    return SetupError(
-        f"table `{spec.name}`: connector '{spec.connector}' requires the package "
-        f"{package}: {error}",
-        subjects=(spec.name,),
-        hint="pip install 'sqlwin[lake]'",
+def lake_packages(spec: TableSpec) -> AbstractContextManager[None]:
+    """Return a block whose failed imports are errors of the table, see `packages_of`."""
+    return packages_of(
+        "lake", f"table `{spec.name}`: connector '{spec.connector}'", subjects=(spec.name,)
     )
 
 

@@ -12,9 +12,9 @@ from runtime.errors import (
     CatalogError,
     ErrorKind,
     ExecutionError,
-    SetupError,
     SqlwinError,
     kind_in_words,
+    packages_of,
 )
 from runtime.options.checks import bad_option, option_values
 from runtime.spec.table import TableSpec
@@ -114,16 +114,13 @@ def connection_text(spec: TableSpec) -> str:
         CatalogError: libpq refuses a parameter of the URL.
         SetupError: The package is missing.
     """
-    try:
+    with packages_of(
+        "postgres",
+        f"table `{spec.name}`: connector '{spec.connector}'",
+        [f"'{spec.connector}'", spec.name],
+    ):
         from psycopg import ProgrammingError
         from psycopg.conninfo import conninfo_to_dict, make_conninfo
-    except ImportError as error:
-        raise SetupError(
-            f"table `{spec.name}`: connector '{spec.connector}' requires the package psycopg: "
-            f"{error}",
-            subjects=(f"'{spec.connector}'", spec.name),
-            hint="pip install 'sqlwin[postgres]'",
-        ) from error
     values = option_values(spec)
     url = values["url"].removeprefix(_JDBC)
     for name, own in _JDBC_PARAMETERS.items():

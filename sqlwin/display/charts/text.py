@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from runtime.errors import packages_of
 from sqlwin.display.charts.data import BarChart, LineChart, charts_of, number_ticks, time_ticks
 from sqlwin.display.formats import Write
 
@@ -64,7 +65,8 @@ def write_chart(
 
 def _lines(chart: LineChart, size: tuple[int, int], is_colored: bool) -> str:
     # slow to import, and rarely needed
-    import plotext
+    with packages_of("charts", "a line chart"):
+        import plotext
 
     if not chart.lines:
         return f"{chart.title}: only NULL\n"

@@ -15,5 +15,5 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "pygls.lsp.server", None)
     result = CliRunner().invoke(main, ["lsp"])
     assert result.exit_code == 3
-    assert "sqlwin lsp needs the package pygls" in result.output
+    assert "sqlwin lsp requires the package pygls" in result.output
     assert "pip install 'sqlwin[lsp]'" in result.output

@@ -86,5 +86,5 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "pg_mimic", None)
     result = CliRunner().invoke(main, ["serve"])
     assert result.exit_code == 3
-    assert "sqlwin serve needs the package pg-mimic" in result.output
+    assert "sqlwin serve requires the package pg-mimic" in result.output
     assert "pip install 'sqlwin[server]'" in result.output

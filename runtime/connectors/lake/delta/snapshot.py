@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from runtime.connectors.lake.table import LakeTable, broken_table, missing_extra
+from runtime.connectors.lake.table import LakeTable, broken_table, lake_packages
 from runtime.errors import ExecutionError
 from runtime.lake.delta_log import add_actions, logged_partitions, plain_values
 from runtime.lake.places import TablePlace, UnreadableError, place_of_path
@@ -83,11 +83,9 @@ def open_delta(spec: TableSpec, place: TablePlace, zone: str = "UTC") -> DeltaTa
         SetupError: The package is missing.
         UnreadableError: The table uses an unsupported feature.
     """
-    try:
+    with lake_packages(spec):
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
-    except ImportError as error:
-        raise missing_extra(spec, "deltalake", error) from error
     values, path, options = option_values(spec), place.path, place.delta_options
     try:
         table = DeltaTable(path, storage_options=options)

@@ -19,7 +19,7 @@ from runtime.connectors.columns import find_column
 from runtime.connectors.lake.delta.merge import changes_of, merge_version
 from runtime.connectors.lake.delta.snapshot import delta_path, delta_schema, open_delta
 from runtime.connectors.lake.rows import rows_of_table, schema_of_new_table
-from runtime.connectors.lake.table import broken_table, missing_extra, unwritable
+from runtime.connectors.lake.table import broken_table, lake_packages, unwritable
 from runtime.connectors.upserts import key_columns
 from runtime.connectors.writing import check_partitions, compute
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
@@ -90,11 +90,9 @@ def write_delta(
         ExecutionError: The table cannot be written, or another writer has changed it meanwhile.
         SetupError: The package is missing.
     """
-    try:
+    with lake_packages(spec):
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import DeltaError
-    except ImportError as error:
-        raise missing_extra(spec, "deltalake", error) from error
     values = option_values(spec)
     for option in ("version", "timestamp"):
         if option in values:

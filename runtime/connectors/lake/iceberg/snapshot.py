@@ -11,8 +11,8 @@ from pyspark.sql import types as T
 
 from runtime.connectors.lake.delta.snapshot import chosen_time
 from runtime.connectors.lake.iceberg.properties import iceberg_properties
-from runtime.connectors.lake.table import LakeTable, broken_table, missing_extra
-from runtime.errors import ExecutionError
+from runtime.connectors.lake.table import LakeTable, broken_table, lake_packages
+from runtime.errors import ExecutionError, MissingPackageError
 from runtime.lake.places import THIS_MACHINE, TablePlace, UnreadableError, place_of_path
 from runtime.options.checks import option_values
 from runtime.redaction import DEFAULT
@@ -85,10 +85,8 @@ def from_place(spec: TableSpec, place: TablePlace | None) -> Table:
 
 def from_path(spec: TableSpec, place: TablePlace) -> Table:
     """Return the table of a directory or a metadata file. It is read-only."""
-    try:
+    with lake_packages(spec):
         from pyiceberg.table import StaticTable
-    except ImportError as error:
-        raise missing_extra(spec, "pyiceberg", error) from error
     path = place.path
     file = path if path.endswith(".json") else _newest_metadata(spec, place)
     try:
@@ -121,10 +119,8 @@ def open_catalog(spec: TableSpec) -> Any:
         ExecutionError: The catalog cannot be reached.
         SetupError: A package is missing.
     """
-    try:
+    with lake_packages(spec):
         from pyiceberg.catalog import load_catalog
-    except ImportError as error:
-        raise missing_extra(spec, "pyiceberg", error) from error
     values = option_values(spec)
     properties = {
         name[len("catalog.") :]: value
@@ -135,9 +131,10 @@ def open_catalog(spec: TableSpec) -> Any:
         if option in values:
             properties[name] = values[option]
     try:
-        return load_catalog(_catalog_name(spec), **properties)
-    except ImportError as error:
-        raise missing_extra(spec, "pyiceberg", error) from error
+        with lake_packages(spec):
+            return load_catalog(_catalog_name(spec), **properties)
+    except MissingPackageError:
+        raise
     except Exception as error:
         raise broken_table(spec, error) from error
 
