@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.errors import nearest
-from sqlwin.testing import sdp_test
 from sqlwin.testing.documents import CaseFileError, Located, read_document
-from sqlwin.testing.flink_unittest import is_flink_unittest, translate
 
 SUFFIX = ".sqlwin.yaml"
 
@@ -191,7 +189,6 @@ class Case:
         expect: Expectation.
         located: Expectation in the file, for `--update`.
         restart: SQL with which the stream resumes. None: it does not change.
-        is_partial: Whether only the columns that expected rows name are compared.
     """
 
     path: Path
@@ -205,7 +202,6 @@ class Case:
     expect: Expectation
     located: Located = field(repr=False)
     restart: str | None = None
-    is_partial: bool = False
 
     @property
     def id(self) -> str:
@@ -225,21 +221,12 @@ def read_cases(path: Path) -> list[Case]:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise CaseFileError(f"cannot read {path}: {reason}") from error
     document = read_document(path, text)
-    strict: frozenset[str] | None = None
-    if sdp_test.is_of_sdp_test(document):
-        document, strict = sdp_test.translate(path, document), frozenset()
-    elif is_flink_unittest(document):
-        document, strict = translate(path, document)
     check(path, document, SCHEMA, "")
     whole = _members(document)
     cases: list[Case] = []
     lines: dict[str, int] = {}
     for item in _items(whole["cases"]):
         case = _case(path, item, whole)
-        if strict is not None:
-            # their rows are mappings, so `--update` leaves them alone
-            nothing = Located({}, case.line)
-            case = replace(case, is_partial=case.name not in strict, located=nothing)
         if case.name in lines:
             raise CaseFileError(
                 f"{path}:{item.line}: the case '{case.name}' has the name of the case in line "

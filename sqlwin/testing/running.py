@@ -287,10 +287,9 @@ class _Run:
         for key in ("rows", "final"):
             wanted: Located | None = getattr(expect, key)
             if wanted is not None:
-                self._compare(key, self._expected(wanted, schema), self._named(wanted, final))
+                self._compare(key, self._expected(wanted, schema), final)
         if expect.ordered is not None:
-            rows = self._named(expect.ordered, batch_rows)
-            text = ordered_differences(self._expected(expect.ordered, schema), rows)
+            text = ordered_differences(self._expected(expect.ordered, schema), batch_rows)
             if text:
                 self._fail("the rows of batch differ from `ordered`", text)
         if expect.batch is not None:
@@ -492,18 +491,7 @@ class _Run:
 
     def _expected(self, rows: Located, schema: pa.Schema) -> list[Row]:
         assert isinstance(rows.value, list), "checked by the schema"
-        whole = [row_of(self._case.path, row, schema, "the result") for row in rows.value]
-        return self._named(rows, whole)
-
-    def _named(self, wanted: Located, rows: Sequence[Row]) -> list[Row]:
-        """Return rows with the columns that expected rows name, if only these are compared."""
-        assert isinstance(wanted.value, list), "checked by the schema"
-        if not self._case.is_partial or not wanted.value:
-            return list(rows)
-        named = {
-            key.lower() for row in wanted.value if isinstance(row.value, dict) for key in row.value
-        }
-        return [{n: v for n, v in row.items() if n.lower() in named} for row in rows]
+        return [row_of(self._case.path, row, schema, "the result") for row in rows.value]
 
     def _fail(self, title: str, details: str) -> None:
         self._result.failures.append(f"{title}\n{details}".rstrip())
