@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Modules outside this package that user functions may import: `from sqlwin import windows`
 NAMED_BY_USERS = ("sqlwin/__init__.py", "sqlwin/windows.py")
+# Folders that no worker needs
+_NOT_SENT = ("definition", "simulator")
 # Earliest time in a zip file; fixed so that equal sources give equal bytes
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 _PYTHON_ARCHIVES = (".zip", ".egg", ".jar")
@@ -78,7 +80,12 @@ def code_archive() -> Path:
     root = _PACKAGE.parent
     user_modules = [root / name for name in NAMED_BY_USERS]
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
-        sources = [*_PACKAGE.rglob("*.py"), *_PACKAGE.rglob("*.json")]
+        sources = [
+            path
+            for suffix in ("py", "json")
+            for path in _PACKAGE.rglob(f"*.{suffix}")
+            if path.relative_to(_PACKAGE).parts[0] not in _NOT_SENT
+        ]
         for path in sorted([*sources, *(module for module in user_modules if module.is_file())]):
             entry = zipfile.ZipInfo(path.relative_to(root).as_posix(), _NO_TIME)
             entry.compress_type = zipfile.ZIP_DEFLATED

@@ -159,6 +159,8 @@ def test_the_shipped_code_is_the_runtime_and_reproducible():
     assert archive.read_bytes() == first
     names = zipfile.ZipFile(archive).namelist()
     assert "runtime/spec/windows.py" in names
+    # the simulator and the definition run only in this process
+    assert not {Path(name).parts[1] for name in names} & {"definition", "simulator"}
     others = [name for name in names if Path(name).parts[0] != "runtime"]
     # modules that user functions may import
     assert others == ["sqlwin/__init__.py", "sqlwin/windows.py"]
