@@ -172,7 +172,7 @@ def _aggregates(item: object) -> list[str]:
     """Return the SQL of an argument of `agg`, with aliases.
 
     Raises:
-        AnalysisError: The argument is no aggregate.
+        AnalysisError: The argument is not an aggregate.
     """
     if isinstance(item, Mapping):
         for function in item.values():
@@ -192,7 +192,7 @@ def _expression(item: object) -> tuple[str, str | None]:
     """Return the SQL of an aggregate and its alias, None without one.
 
     Raises:
-        AnalysisError: The argument is no aggregate.
+        AnalysisError: The argument is not an aggregate.
     """
     if isinstance(item, str):
         return item, None

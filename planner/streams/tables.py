@@ -65,7 +65,7 @@ def _streams_by_name(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, 
 
 
 def bounded_tables(plan: Node, catalog: Catalog) -> tuple[exp.Table, ...]:
-    """Return the references in a plan to tables that are no streams, in order."""
+    """Return the references in a plan to tables that are not streams, in order."""
     tables = [table for child in plan.inputs for table in bounded_tables(child, catalog)]
     if isinstance(plan, TableScan | SqlQuery):
         placeholders = {name for name, _ in plan.relations} if isinstance(plan, SqlQuery) else ()

@@ -99,7 +99,7 @@ def _several_notations(name: str, groups: Sequence[TimeGroup], others: Sequence[
             f"{quote_name(name)} AS TIMESTAMP_LTZ) takes the others as times in the session's zone"
         )
     shown = ", ".join(f"{g.values[0]!r} is {shown_pattern(g.format, g.values)}" for g in groups)
-    more = f", and {others[0]!r} is no time" if others else ""
+    more = f", and {others[0]!r} is not a time" if others else ""
     note = f"`{name}` is STRING, because its times have several formats: {shown}{more}"
     if any(group.format.ambiguous is not None for group in groups):
         return note

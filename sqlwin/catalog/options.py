@@ -19,7 +19,7 @@ from sqlwin.parser.hints import FLINK_HINTS, SPARK_HINTS
 
 
 def options_refused(name: Sequence[str]) -> AnalysisError:
-    """Return the error for an OPTIONS hint after a name that is no table of the session."""
+    """Return the error for an OPTIONS hint after a name that is not a table of the session."""
     return AnalysisError(
         f"OPTIONS cannot be used with `{'.'.join(name)}`, which is not a table of "
         "CREATE TABLE ... WITH",

@@ -222,7 +222,7 @@ class AlterTable(Statement):
 
     Attributes:
         name: Name, in parts.
-        if_exists: Whether a missing table is no error.
+        if_exists: Whether a missing table is ignored.
         set: Options to set, with their values.
         reset: Names of options to remove.
         new_name: New name, or None.

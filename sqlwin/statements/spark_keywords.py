@@ -1,4 +1,4 @@
-"""Keywords of Spark, which are no misspelt keywords of sqlwin."""
+"""Keywords of Spark that sqlwin must not take for misspelt words."""
 
 from __future__ import annotations
 

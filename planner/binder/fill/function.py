@@ -161,7 +161,7 @@ def _with_end(source: Node, attached: AttachedWindow, role: str) -> tuple[Node, 
 
     Args:
         source: Rows.
-        attached: Their windows, whose end is no column.
+        attached: Their windows, whose end is not a column.
         role: Role of the column that is a bound.
     """
     end = _end_of(attached, role)

@@ -107,7 +107,7 @@ def rewrite_query(query: exp.Expr) -> CatalogQuery:
     """Return a catalog query of PostgreSQL as one of SQLite.
 
     Raises:
-        CatalogQueryError: The query names a relation that is no catalog, or has a part that SQLite
+        CatalogQueryError: The query names an unknown catalog relation, or has a part that SQLite
             lacks.
     """
     query = query.copy()
