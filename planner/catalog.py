@@ -8,6 +8,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
+from runtime.plan.rows import LocalRows
 from runtime.refusal import Refusal
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.expressions import Expression
@@ -191,6 +192,17 @@ class Catalog(Protocol):
 
     def user_aggregate(self, name: str) -> UserAggregate | None:
         """Return the user-defined aggregate function called `name`, ignoring case, or None."""
+
+    def types_of_windows(self, local: LocalRows, results: Schema) -> Mapping[str, str]:
+        """Return the Spark types of windows merged from partials of rows, by column name.
+
+        Args:
+            local: Local stage with the rows.
+            results: Columns that are not partials.
+
+        Raises:
+            AnalysisError: A function does not accept the type of an argument.
+        """
 
     def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
         """Return the output columns of `query`, resolved by Spark's analyser.

@@ -110,7 +110,7 @@ MAY_IMPORT = {
         "runtime.plan runtime.spec runtime.streaming numpy pyarrow"
     ),
     # -- planner: from SQL to steps, without Spark and Arrow --
-    "planner.catalog": "runtime.refusal runtime.spec sqlglot",
+    "planner.catalog": "runtime.plan runtime.refusal runtime.spec sqlglot",
     "planner.sql": "planner.catalog runtime.errors runtime.shown_types runtime.spec sqlglot",
     "planner.nodes": "planner.catalog planner.sql runtime.plan runtime.spec sqlglot",
     "planner.aggregates": (
@@ -161,7 +161,7 @@ MAY_IMPORT = {
     ),
     "sqlwin.catalog": (
         "planner.aggregates planner.catalog planner.sql runtime runtime.connectors.registry "
-        "runtime.detection runtime.frames runtime.lake runtime.options runtime.plan "
+        "runtime.detection runtime.engines.local runtime.frames runtime.lake runtime.options runtime.plan "
         "runtime.scan runtime.materialized runtime.spark runtime.spec runtime.streaming sqlwin.parser "
         "sqlwin.statements pyarrow pyspark sqlglot"
     ),

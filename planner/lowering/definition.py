@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from planner.catalog import Catalog
 from planner.lowering.given_tables import NO_MOMENT_CALLS, GivenTablesLowering, MomentCalls
-from planner.lowering.in_process.relation import Relation, TypesOfLocal, refusals_in_process
+from planner.lowering.in_process.relation import Relation, refusals_in_process
 from planner.nodes.logical import (
     Aggregate,
     AggregateCall,
@@ -62,7 +62,6 @@ def lower_definition(
     bound: Node,
     catalog: Catalog,
     zone: str,
-    types_of_local: TypesOfLocal,
     moments: MomentCalls = NO_MOMENT_CALLS,
 ) -> PlanNode:
     """Return a query as a relation with a definition, or refuse a query without one.
@@ -71,10 +70,9 @@ def lower_definition(
         bound: Plan before all rules.
         catalog: Catalog with its tables.
         zone: The session's time zone.
-        types_of_local: Types of windows merged from the partials of rows.
         moments: Calls in the query that depend on the micro-batch.
     """
-    lowering = _DefinitionLowering(catalog, zone, types_of_local, moments)
+    lowering = _DefinitionLowering(catalog, zone, moments)
     with refusals_in_process():
         rows = lowering.project(lowering.node(bound), bound.schema)
     if any(not isinstance(below, _DEFINED) for below in rows.walk()):

@@ -9,7 +9,7 @@ from sqlglot import exp
 from planner.arrow.scan_rows import CURRENT_WATERMARK, PROCESSING_TIME, Made, make_column
 from planner.catalog import Catalog, column_named
 from planner.lowering.in_process.plan import PlanLowering
-from planner.lowering.in_process.relation import Relation, TypesOfLocal
+from planner.lowering.in_process.relation import Relation
 from planner.nodes.logical import Expand, Node
 from planner.sql.build import select_all_from
 from planner.streams.delay import plain_delay_us
@@ -45,7 +45,6 @@ class GivenTablesLowering(PlanLowering):
     Args:
         catalog: Catalog with the tables.
         zone: The session's time zone.
-        types_of_local: Types of windows merged from the partials of rows.
         moments: Calls in the query that depend on the micro-batch.
 
     Attributes:
@@ -56,10 +55,9 @@ class GivenTablesLowering(PlanLowering):
         self,
         catalog: Catalog,
         zone: str,
-        types_of_local: TypesOfLocal,
         moments: MomentCalls = NO_MOMENT_CALLS,
     ) -> None:
-        super().__init__(catalog, zone, types_of_local, None)
+        super().__init__(catalog, zone)
         self.moments = moments
         self.tables: dict[str, SimulatedTable] = {}
 

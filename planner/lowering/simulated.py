@@ -19,7 +19,7 @@ from planner.arrow.scan_rows import (
 )
 from planner.catalog import Catalog
 from planner.lowering.given_tables import NO_MOMENT_CALLS, GivenTablesLowering, MomentCalls
-from planner.lowering.in_process.relation import Relation, TypesOfLocal, refusals_in_process
+from planner.lowering.in_process.relation import Relation, refusals_in_process
 from planner.lowering.stream.steps import StreamSteps
 from planner.lowering.stream.whole_windows import push_one_sided_conditions
 from planner.nodes.logical import (
@@ -55,7 +55,6 @@ def lower_simulated(
     steps: StreamSteps,
     catalog: Catalog,
     zone: str,
-    types_of_local: TypesOfLocal,
     moments: MomentCalls = NO_MOMENT_CALLS,
 ) -> SimulatedQuery:
     """Return a streaming query for the simulator, or refuse what only Spark computes.
@@ -64,11 +63,10 @@ def lower_simulated(
         steps: The lowered query.
         catalog: Catalog with its tables.
         zone: The session's time zone.
-        types_of_local: Types of windows merged from the partials of rows.
         moments: Calls in the query that depend on the micro-batch.
     """
     assert steps.plan is not None, "only whole queries are simulated"
-    lowering = _SimulatedLowering(catalog, zone, types_of_local, steps, moments)
+    lowering = _SimulatedLowering(catalog, zone, steps, moments)
     plan = steps.plan
     with refusals_in_process():
         rows = lowering.project(lowering.node(plan), plan.schema)
@@ -90,7 +88,6 @@ class _SimulatedLowering(GivenTablesLowering):
     Args:
         catalog: Catalog with the tables.
         zone: The session's time zone.
-        types_of_local: Types of windows merged from the partials of rows.
         steps: The lowered query.
         moments: Calls in the query that depend on the micro-batch.
 
@@ -102,11 +99,10 @@ class _SimulatedLowering(GivenTablesLowering):
         self,
         catalog: Catalog,
         zone: str,
-        types_of_local: TypesOfLocal,
         steps: StreamSteps,
         moments: MomentCalls,
     ) -> None:
-        super().__init__(catalog, zone, types_of_local, moments)
+        super().__init__(catalog, zone, moments)
         self._steps = steps
         self.parts: dict[str, SimulatedPart] = {}
 

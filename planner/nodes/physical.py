@@ -66,14 +66,12 @@ class SliceScan(LocalWindowAggregate):
     """A local aggregate that is answered from the slices of a materialized table.
 
     Its input is still the plan it replaces. `rows` is what to read, `conditions` the filters as
-    written in the query, for EXPLAIN. `n_bytes` is the size of the slice files, `tail_files` the
-    number of base files read in addition.
+    written in the query, for EXPLAIN. `tail_files` is the number of base files read in addition.
     """
 
     table: SliceTable = field(kw_only=True)
     rows: SliceRows = field(kw_only=True)
     conditions: tuple[exp.Expr, ...] = field(kw_only=True)
-    n_bytes: int = field(kw_only=True)
     tail_files: int = field(kw_only=True)
 
     @property

@@ -148,7 +148,6 @@ def _answer(
         table=table,
         rows=rows,
         conditions=expressions.rows.conditions,
-        n_bytes=files.n_bytes,
         tail_files=0 if tail is None else files.tail_files,
     )
 

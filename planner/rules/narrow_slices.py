@@ -85,7 +85,7 @@ def narrow_slices(node: Node, options: Options) -> Node | Refusal | None:
         on_rows = (over_keys(item, of_rows) for item in conditions.on_keys)
         tail = replace(tail, filters=(*tail.filters, *on_rows))
     rows = replace(scan.rows, files=source, filters=filters, tail=tail)
-    narrowed = replace(scan, rows=rows, n_bytes=files.n_bytes)
+    narrowed = replace(scan, rows=rows)
 
     def replace_child(child: Node) -> Node:
         return narrowed if child is scan else child.with_each_input(replace_child)

@@ -155,7 +155,6 @@ class SliceFiles:
     Attributes:
         files: Data files that filters do not rule out.
         n_rows: Number of rows in them.
-        n_bytes: Size of the files.
         tail: Base table files that the slices do not cover yet, to be read as well. None if such
             files do not exist or the query excludes them.
         tail_files: Number of base table files not covered yet.
@@ -163,7 +162,6 @@ class SliceFiles:
 
     files: tuple[ScanFile, ...]
     n_rows: int
-    n_bytes: int
     tail: ScanSource | None = None
     tail_files: int = 0
 

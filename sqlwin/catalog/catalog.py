@@ -17,6 +17,7 @@ from planner.sql.build import relation, select_all_from
 from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError, SqlwinError, nearest
 from runtime.names import quote_name
+from runtime.plan.rows import LocalRows
 from runtime.redaction import DEFAULT, Mask
 from runtime.refusal import Refusal, refuse
 from runtime.scan.request_cache import cache_requests
@@ -476,6 +477,13 @@ class SessionCatalog:
         if table is None or self.stream(name) is not None:
             return None
         return open_table(table).text(self._spark, columns)
+
+    def types_of_windows(self, local: LocalRows, results: Schema) -> Mapping[str, str]:
+        """Return the types of windows merged from partials. See `planner.catalog.Catalog`."""
+        # imported late because only windows and groups need the kernels
+        from runtime.engines.local.partials import types_of_local
+
+        return types_of_local(local, results)
 
     def stream_splits(self, name: Name, columns: Schema) -> SplitTable:
         """Return the splits of a stream that tasks read. See `planner.catalog.Catalog`."""

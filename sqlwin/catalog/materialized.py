@@ -195,7 +195,6 @@ class OpenTables:
         files = SliceFiles(
             tuple(ScanFile(f"{table.path}/{f.path}", n_bytes=f.n_bytes) for f in slice_files),
             sum(file.n_rows for file in slice_files),
-            sum(file.n_bytes for file in slice_files),
         )
         # Inserted rows exist only in the slices.
         if columns is None or table.is_inserted:

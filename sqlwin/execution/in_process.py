@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from planner.catalog import Catalog
-from planner.lowering.in_process.plan import FILES_ON_SPARK, Limits, lower_in_process
+from planner.lowering.in_process.plan import lower_in_process
 from planner.lowering.in_process.target import Target
 from planner.nodes.logical import Node
+from planner.nodes.physical import SliceScan
 from planner.nodes.windows import notes_on_windows
 from planner.optimizer import Options, ParallelismOptions
 from planner.plan import Plan
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.in_process import InProcessStep
-from runtime.plan.rows import DatabaseRows, LocalRows
+from runtime.plan.local import FileScan, SliceRows
+from runtime.plan.rows import DatabaseRows
 from runtime.refusal import Refusal, tried
-from runtime.spec.table import Column
+from runtime.spec.scan import ScanSource
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.options import hint_notes
 from sqlwin.config.config import Config
 
+# Reason for all queries of a session with a Spark chosen by the user
+FILES_ON_SPARK = Refusal(
+    "the session has its own Spark (--master, master=, spark= or spark-submit)"
+)
 _FILE_BYTES = "sqlwin.in-process.max-bytes"
 # Fraction of memory for rows by default: if no rows share a key and a slice, partials and windows
 # have five times the bytes of the rows
@@ -81,10 +86,47 @@ def in_process(
         target: Columns of the table that the rows are written to. None: the columns of the query.
         is_spark_chosen: Whether the user has passed or named a Spark.
     """
+    file_bytes = most_file_bytes(config, is_spark_chosen=is_spark_chosen)
+    if file_bytes is None and not any(plan.physical.find_all(SliceScan)):
+        return FILES_ON_SPARK
+    step = tried(lower_in_process, plan.physical, time_zone, catalog, target)
+    if isinstance(step, Refusal):
+        return step
     slice_bytes = int(config.get("sqlwin.materialized.in-process-bytes"))
-    limits = Limits(slice_bytes, most_file_bytes(config, is_spark_chosen=is_spark_chosen))
-    context = (limits, catalog, types_of_local, target)
-    return tried(lower_in_process, plan.physical, time_zone, *context)
+    return why_not_read(step, slice_bytes, file_bytes) or step
+
+
+def why_not_read(
+    step: InProcessStep, slice_bytes: int, file_bytes: int | None = None
+) -> Refusal | None:
+    """Return why this process does not read the files of a step, or None if it does.
+
+    Args:
+        step: Step that computes a plan's rows in this process.
+        slice_bytes: Maximum bytes of slice files, plus the estimated bytes of uncovered rows.
+        file_bytes: Maximum estimated bytes of the rows of files. None: Spark reads all files but
+            slices.
+    """
+    # windows that share slices share their local stage
+    stages = {id(local): local for local, _ in step.reads if local is not None}.values()
+    files = [files for local, files in step.reads if local is None]
+    n_bytes = 0
+    for stage in stages:
+        source = stage.source
+        if isinstance(source, SliceRows):
+            n_bytes += sum(file.n_bytes for file in source.files.files)
+            n_bytes += 0 if source.tail is None else source.tail.files.bytes_of_rows
+        elif isinstance(source, FileScan):
+            files.append(source.files)
+    if n_bytes > slice_bytes:
+        return Refusal("its slices have more bytes than 'sqlwin.materialized.in-process-bytes'")
+    if files and file_bytes is None:
+        return FILES_ON_SPARK
+    if any(isinstance(source, ScanSource) and source.others for source in files):
+        return Refusal("only Spark can read some of its files")
+    if sum(source.bytes_of_rows for source in files) > (file_bytes or 0):
+        return Refusal(f"its files have more bytes than '{_FILE_BYTES}'")
+    return None
 
 
 def most_file_bytes(config: Config, *, is_spark_chosen: bool) -> int | None:
@@ -95,18 +137,6 @@ def most_file_bytes(config: Config, *, is_spark_chosen: bool) -> int | None:
 
         n_bytes = 0 if is_spark_chosen else min(n_bytes, machine_memory() // _MEMORY_PER_BYTE)
     return n_bytes or None
-
-
-def types_of_local(local: LocalRows, results: Sequence[Column]) -> Mapping[str, str]:
-    """Return the types of windows merged from partials of rows, by column name.
-
-    Raises:
-        AnalysisError: A function does not accept the type of an argument.
-    """
-    # imported late because only windows and groups need the kernels
-    from runtime.engines.local import partials as in_process_partials
-
-    return in_process_partials.types_of_local(local, results)
 
 
 def query_notes(query: exp.Query, catalog: SessionCatalog, bound: Node) -> tuple[str, ...]:

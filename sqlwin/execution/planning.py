@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.lowering.batch import lower, lower_projection
-from planner.lowering.in_process.plan import FILES_ON_SPARK
 from planner.lowering.in_process.target import Target
 from planner.optimizer import Options
 from planner.plan import Draft, Plan, draft_plan, plan_together
@@ -50,6 +49,7 @@ from sqlwin.execution.activity import Activity, StatementRun
 from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.guard import Guard
 from sqlwin.execution.in_process import (
+    FILES_ON_SPARK,
     in_process,
     most_file_bytes,
     planner_options,
@@ -492,7 +492,7 @@ class Plans:
         return BatchRows(
             self._spark,
             from_arrow_schema(computed.schema),
-            lambda: self.dataframe_later(plan),
+            lambda: self.rows_later(plan).dataframe,
             in_process=ProcessRows(computed.schema, partial(computed.batches, meter=meter)),
         )
 
@@ -502,16 +502,14 @@ class Plans:
             return None
         return store_of_scan(self.spark, source.path)
 
-    def dataframe_later(self, plan: Plan) -> DataFrame:
-        """Return the rows of a query over files only, after its statement has ended.
+    def rows_later(self, plan: Plan) -> BatchRows:
+        """Return Spark's rows of a query over files only, even after its statement has ended.
 
         Raises:
             SqlwinError: Spark refuses the query.
         """
         with self.lock:
-            return self.batch_rows(
-                LoweredBatch(plan, lower(plan.physical, self.time_zone))
-            ).dataframe
+            return self.batch_rows(LoweredBatch(plan, lower(plan.physical, self.time_zone)))
 
     def rows(self, query: exp.Query, text: str, *, is_whole: bool = True) -> DataFrame:
         """Plan, lower and run a query."""

@@ -21,7 +21,6 @@ from planner.sql.depth import deep_trees
 from planner.sql.parts import is_ordered
 from runtime.connectors.registry import open_table
 from runtime.errors import AnalysisError, SqlwinError
-from runtime.frames.arrow_rows import BatchRows
 from runtime.names import quote_name
 from runtime.plan.in_process import InProcessStep
 from runtime.redaction import remember_settings
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
 
     from planner.explain.document import QueryDocument
     from sqlwin.execution.explain import Explanations
+    from sqlwin.execution.lowered import LoweredStream
     from sqlwin.execution.materialized.statements import MaterializedTables
     from sqlwin.execution.statement_sets import Inserts
 
@@ -388,7 +388,7 @@ class Runner:
         rows = InProcessRows(
             computed,
             self.plans.time_zone if has_instants else "",
-            lambda: self.plans.dataframe_later(plan),
+            lambda: self.plans.rows_later(plan).dataframe,
             self.plans.run,
         )
         errors = self.plans.errors_of(plan.sql)
@@ -430,29 +430,20 @@ class Runner:
             return _ok(statement, message, notes)
         plan = self.plans.plan(query, statement.text)
         place = None if self.plans.is_stream(plan) else self.plans.in_process(plan)
-        lowered = self.plans.lower(plan)
         if isinstance(place, InProcessStep):
             rows = self.plans.in_process_rows(plan, place)
-        elif isinstance(lowered, LoweredBatch):
-            rows = self.plans.batch_rows(lowered)
         else:
-            rows = BatchRows.of(self.plans.dataframe(lowered))
+            lowered = self.plans.lower(plan)
+            if not isinstance(lowered, LoweredBatch):
+                return self._create_filled_by_stream(statement, lowered)
+            rows = self.plans.batch_rows(lowered)
         message, notes = self._definitions.create_table(statement, rows.schema)
         table = insert_target(self.catalog, statement.name)
         assert table is not None
-        if not isinstance(lowered, LoweredBatch):
-            from sqlwin.execution.streams.results import StartedInsert, insert_result
-            from sqlwin.execution.streams.sinks import IntoTable
-            from sqlwin.execution.streams.start import start_stream
-
-            stream = start_stream(self.plans, lowered, IntoTable(table), statement.text)
-            started = [StartedInsert(statement.name, stream)]
-            result = insert_result(self.plans, statement.text, started)
-            return replace(result, statement_notes=(*notes, *result.statement_notes))
         try:
             with self.plans.errors_of(statement.text), self.plans.jobs_run():
                 if isinstance(place, InProcessStep) and self.plans.needs_spark_for(table):
-                    place, rows = None, self.plans.batch_rows(lowered)
+                    place, rows = None, self.plans.rows_later(plan)
                 fitted = replace(fit_rows(rows, table), are_ordered=is_ordered(query))
                 insert = partial(open_table(table).insert, fitted, overwrite=False)
                 if isinstance(place, InProcessStep):
@@ -469,6 +460,23 @@ class Runner:
             statement_notes=notes,
             scan_counts=self.plans.scan_counts,
         )
+
+    def _create_filled_by_stream(
+        self, statement: nodes.CreateTable, lowered: LoweredStream
+    ) -> Result:
+        """Create a table, and start the stream that fills it."""
+        from sqlwin.execution.streams.results import StartedInsert, insert_result
+        from sqlwin.execution.streams.sinks import IntoTable
+        from sqlwin.execution.streams.start import start_stream
+
+        schema = self.plans.dataframe(lowered).schema
+        _, notes = self._definitions.create_table(statement, schema)
+        table = insert_target(self.catalog, statement.name)
+        assert table is not None
+        stream = start_stream(self.plans, lowered, IntoTable(table), statement.text)
+        started = [StartedInsert(statement.name, stream)]
+        result = insert_result(self.plans, statement.text, started)
+        return replace(result, statement_notes=(*notes, *result.statement_notes))
 
     def _as_own(self, statement: nodes.SparkStatement) -> nodes.Statement:
         """Return CREATE TABLE ... LIKE as sqlwin's statement if it copies a session table."""

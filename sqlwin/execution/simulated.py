@@ -21,7 +21,6 @@ from runtime.simulator.check import NO_DEFINITION, SimulatedStream
 from runtime.simulator.tables import TableRows, order_of_times, table_rows
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.watermarks import idle_advance
-from sqlwin.execution.in_process import types_of_local
 from sqlwin.execution.streams.options import stream_options
 from sqlwin.statements.nodes import Insert, Query
 
@@ -167,7 +166,7 @@ def simulate(plans: Plans, statement: Query | Insert) -> Simulated | Refusal:
                 if not plans.is_stream(plan):
                     return Refusal("it reads no table that can be a stream")
                 lowered = plans.lower_stream(plan, is_taken=True)
-                context = (plans.catalog, plans.time_zone, types_of_local)
+                context = (plans.catalog, plans.time_zone)
                 moments = MomentCalls(reads_watermark=lowered.reads_watermark)
                 steps = cast(StreamSteps, lowered.steps)  # of a single query
                 query = tried(lower_simulated, steps, *context, moments)

@@ -75,7 +75,7 @@ class Catalog(Tables):
         return [HOURLY] if self.has_slices and base == "trips" else []
 
     def slice_files(self, table: SliceTable, *_: object) -> SliceFiles:
-        return SliceFiles((), 1_000, 8_000)
+        return SliceFiles((), 1_000)
 
     def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
         tables = {**relations, "trips": COLUMNS, "rides": COLUMNS}

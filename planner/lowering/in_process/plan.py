@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -18,12 +18,11 @@ from planner.arrow.scan_rows import (
     merged_windows,
     only_spark_produces,
 )
-from planner.catalog import Catalog
+from planner.catalog import Catalog, Schema
 from planner.lowering.in_process.relation import (
     SLICE_END,
     QueryScope,
     Relation,
-    TypesOfLocal,
     refusals_in_process,
     renamed_as,
 )
@@ -52,7 +51,6 @@ from planner.nodes.physical import (
     LocalWindowAggregate,
     OnePhaseWindowAggregate,
     ScanLocalWindowAggregate,
-    SliceScan,
 )
 from planner.nodes.sql_words import sql_words
 from planner.sql.build import column, is_flat_type
@@ -76,42 +74,16 @@ from runtime.plan.rows import (
     grouping_sets,
     local_rows,
 )
-from runtime.refusal import Refusal, Refused, refuse
+from runtime.refusal import refuse
 from runtime.shown_types import shown_type
-from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
-from runtime.spec.text import TextSource
 from runtime.spec.windows import SessionWindow
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits above which Spark runs a query instead of this process.
-
-    Attributes:
-        slice_bytes: Maximum bytes of slice files, plus the estimated bytes of uncovered rows. 0:
-            never.
-        file_bytes: Maximum estimated bytes of the rows of files. None: only queries over slices run
-            in this process.
-    """
-
-    slice_bytes: int
-    file_bytes: int | None
-
-
-# Reason for all queries of a session with a Spark chosen by the user
-FILES_ON_SPARK = Refusal(
-    "the session has its own Spark (--master, master=, spark= or spark-submit)"
-)
-_ONLY_SPARK_READS = "only Spark can read some of its files"
 
 
 def lower_in_process(
     plan: Node,
     zone: str,
-    limits: Limits,
     catalog: Catalog,
-    types_of_local: TypesOfLocal,
     target: Target | None = None,
 ) -> InProcessStep:
     """Return the step that computes a plan in this process.
@@ -119,21 +91,14 @@ def lower_in_process(
     Args:
         plan: A physical plan.
         zone: The session's time zone.
-        limits: Limits of what to read here.
         catalog: Catalog with the tables.
-        types_of_local: Types of windows merged from the partials of rows.
         target: Columns of the table that the rows are written to. None: the columns of the query.
 
     Raises:
         Refused: Spark has to compute it.
         SqlwinError: `target` refuses the columns of the query.
     """
-    slices = list(plan.find_all(SliceScan))
-    if limits.file_bytes is None and not slices:
-        raise Refused(FILES_ON_SPARK)
-    if sum(map(_bytes, slices)) > limits.slice_bytes and slices:
-        refuse("its slices have more bytes than 'sqlwin.materialized.in-process-bytes'")
-    lowering = PlanLowering(catalog, zone, types_of_local, limits.file_bytes)
+    lowering = PlanLowering(catalog, zone)
     with refusals_in_process():
         relation, schema = lowering.node(plan), plan.schema
         if target is not None:
@@ -142,31 +107,7 @@ def lower_in_process(
 
 
 class PlanLowering(SelectLowering):
-    """Lowering of one plan.
-
-    Args:
-        catalog: Catalog with the tables.
-        zone: The session's time zone.
-        types_of_local: Types of windows merged from the partials of rows.
-        file_bytes: As in `Limits`.
-    """
-
-    def __init__(
-        self, catalog: Catalog, zone: str, types_of_local: TypesOfLocal, file_bytes: int | None
-    ) -> None:
-        super().__init__(catalog, zone, types_of_local)
-        self._file_bytes = file_bytes
-        self._n_bytes = 0
-
-    def check_files(self, files: ScanSource | TextSource) -> None:
-        """Check that this process may read files. See `SelectLowering`."""
-        if self._file_bytes is None:
-            raise Refused(FILES_ON_SPARK)
-        if isinstance(files, ScanSource) and files.others:
-            refuse(_ONLY_SPARK_READS)
-        self._n_bytes += files.bytes_of_rows
-        if self._n_bytes > self._file_bytes:
-            refuse("its files have more bytes than 'sqlwin.in-process.max-bytes'")
+    """Lowering of one plan."""
 
     def node(self, node: Node) -> Relation:
         """Return the rows of a node of the plan. See `SelectLowering`."""
@@ -230,7 +171,7 @@ class PlanLowering(SelectLowering):
         local = self._local_of(below, node.keys, plans, (*window, ""))
         names = tuple(key.name for key in node.keys)
         aggregation = merge_windows(plans, node.window, names, SLICE_END, (START, END))
-        types = self.types_of_local(local, aggregation.results)
+        types = self.catalog.types_of_windows(local, aggregation.results)
         outputs = (*names, *aggregation.output_columns)
         columns = [Column(name, types.get(name, "")) for name in outputs]
         bounds = {"start": START, "end": END, "time": TIME}
@@ -267,10 +208,10 @@ class PlanLowering(SelectLowering):
         columns = {**whole.scan.columns, names[2].lower(): only_spark_produces(names[2])}
         return replace(whole, scan=replace(whole.scan, columns=columns))
 
-    def _types(self, local: LocalRows, results: Sequence[Column]) -> Mapping[str, str]:
+    def _types(self, local: LocalRows, results: Schema) -> Mapping[str, str]:
         if is_local(local, SliceRows, ArrowBuffer):
             return merged_types(local.source, results)
-        return self.types_of_local(local, results)
+        return self.catalog.types_of_windows(local, results)
 
     def rows_stage(self, node: LocalWindowAggregate, slicing: Slicing) -> LocalRows:
         """Return the local stage over the rows of a node."""
@@ -279,7 +220,6 @@ class PlanLowering(SelectLowering):
     def scan_stage(self, node: ScanLocalWindowAggregate, slicing: Slicing) -> LocalRows:
         """Return the local stage over a table that this process reads."""
         if isinstance(node.scan, FileScan):
-            self.check_files(node.scan.files)
             return LocalStep(node.scan, ArrowBuffer(), *slicing)
         if not (isinstance(node.scan, SplitScan) and node.scan.source.is_read_in_process):
             refuse(f"Spark reads {node.table}")
@@ -337,9 +277,3 @@ class PlanLowering(SelectLowering):
             condition = to_arrow_expression(node.condition, sides, self.zone)
         rows = JoinedRows(left, right, node.join_type, keys, condition)
         return self.relation_of(rows, node.schema)
-
-
-def _bytes(scan: SliceScan) -> int:
-    """Return the bytes of the slices and the estimated bytes of the rows not covered by them."""
-    tail = scan.rows.tail
-    return scan.n_bytes + (0 if tail is None else tail.files.bytes_of_rows)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -47,15 +46,11 @@ from runtime.spec.expressions import ColumnRef, Constant, Expression, column_ref
 from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
 from runtime.spec.table import Column
-from runtime.spec.text import TextSource
 from runtime.spec.windows import DAY_US, Tumble
 
 SLICE_END = "$slice_end"
 # A GROUP BY without windows is one window with all rows at this time
 _ONE_WINDOW, _ONE_TIME = Tumble(DAY_US), Constant(0, "timestamp_ntz")
-
-# Function that returns the Spark types of columns of windows merged from rows' partials
-TypesOfLocal = Callable[[LocalRows, Sequence[Column]], Mapping[str, str]]
 
 
 @dataclass(frozen=True)
@@ -90,22 +85,12 @@ class RelationLowering(WindowsLowering):
     Args:
         catalog: Catalog with the tables.
         zone: The session's time zone.
-        types_of_local: Types of windows merged from the partials of rows.
     """
 
-    def __init__(self, catalog: Catalog, zone: str, types_of_local: TypesOfLocal) -> None:
+    def __init__(self, catalog: Catalog, zone: str) -> None:
         super().__init__()
         self.catalog = catalog
         self.zone = zone
-        self.types_of_local = types_of_local
-
-    @abstractmethod
-    def check_files(self, files: ScanSource | TextSource) -> None:
-        """Check that this process may read files.
-
-        Raises:
-            Refused: This process may not read them. The message says why.
-        """
 
     def relation_of(self, rows: PlanNode, schema: Schema) -> Relation:
         """Return rows whose columns have the names of the query."""
@@ -126,7 +111,6 @@ class RelationLowering(WindowsLowering):
             columns = self._columns(relation, read)
             text = self.catalog.text_source(relation.scan.table, columns)
             if text is not None:
-                self.check_files(text)
                 return TextRows(text, relation.scan.filters)
             source = self._table_read(relation, columns)
             if isinstance(source, SplitTable):
@@ -162,7 +146,6 @@ class RelationLowering(WindowsLowering):
             return source
         if not isinstance(source, ScanSource):
             refuse(f"Spark reads {'.'.join(scan.table)}")
-        self.check_files(source)
         return source
 
     def local(
@@ -209,7 +192,7 @@ class RelationLowering(WindowsLowering):
         local = self.local(below, keys, partials, _ONE_TIME, slicing)
         names = tuple(name for name, _ in keys)
         aggregation = merge_windows(plans, _ONE_WINDOW, names, SLICE_END, (START, END))
-        types = self.types_of_local(local, aggregation.results)
+        types = self.catalog.types_of_windows(local, aggregation.results)
         outputs = (*names, *aggregation.output_columns)
         if missing := [name for name in outputs if name not in types]:
             refuse(f"the type of {missing[0]} is Spark's")

@@ -17,7 +17,7 @@ from sqlglot import exp
 from planner.arrow.partials import local_expressions
 from planner.catalog import Schema
 from planner.lowering.batch import lower, lower_projection
-from planner.lowering.in_process.plan import Limits, lower_in_process
+from planner.lowering.in_process.plan import lower_in_process
 from planner.materialized.form import local_form, stored_columns
 from planner.nodes.logical import Node
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
@@ -26,7 +26,7 @@ from planner.plan import Plan, plan_query
 from runtime.compute.arrow.projection import window_projector
 from runtime.compute.kernels.merge import merge_slices, merged_schema
 from runtime.compute.kernels.roll_up import roll_up_levels
-from runtime.engines.local.partials import tables_in_process, types_of_local
+from runtime.engines.local.partials import tables_in_process
 from runtime.engines.local.rows import ComputedRows
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import aggregate, buffer_plan
@@ -42,6 +42,7 @@ from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import View
 from sqlwin.catalog.streams import StreamReading
 from sqlwin.config.config import Config
+from sqlwin.execution.in_process import why_not_read
 from sqlwin.parser.parser import parse_query
 from tests.planner.test_docstrings import Catalog as Inferring
 from tests.unstarted import NeedsSparkError, unstarted_spark
@@ -108,14 +109,14 @@ class Tables(SessionCatalog):
         self.asked.append(range_us)
         (result,) = (item for item in self.stored if item.table == table)
         if columns is None:
-            return SliceFiles(result.files, 1, 8)
+            return SliceFiles(result.files, 1)
         base = self.scan_source((table.form.base,), columns)
         assert isinstance(base, ScanSource)
         left = tuple(file for file in base.files if file.path not in result.base_files)
         n_rows = sum(pq.read_metadata(file.path).num_rows for file in result.files)
         n_left = sum(pq.read_metadata(file.path).num_rows for file in left)
         tail = replace(base, files=left, n_rows=n_left) if left else None
-        return SliceFiles(result.files, n_rows, n_rows * 8, tail, len(left))
+        return SliceFiles(result.files, n_rows, tail, len(left))
 
     def materialize(
         self, name: str, sql: str, path: Path, base_files: Sequence[str]
@@ -206,9 +207,8 @@ def rows_of(plan: Plan, catalog: Tables) -> Iterator[pa.RecordBatch]:
     types = {field.name: _ddl(field.type) for field in merged}
     projection = lower_projection(plan.physical, "UTC", types)
     assert isinstance(projection, WindowProjection)
-    limits = Limits(1 << 30, None)
-    step = tried(lower_in_process, plan.physical, "UTC", limits, catalog, types_of_local)
-    if not isinstance(step, Refusal):
+    step = tried(lower_in_process, plan.physical, "UTC", catalog)
+    if not isinstance(step, Refusal) and why_not_read(step, 1 << 30) is None:
         for batch in ComputedRows(step).batches():
             # that windows have bounds is not known of what tasks make
             fields = [field.with_nullable(True) for field in batch.schema]

@@ -6,10 +6,10 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from planner.lowering.in_process.plan import Limits, lower_in_process
-from runtime.engines.local.partials import types_of_local
+from planner.lowering.in_process.plan import lower_in_process
 from runtime.engines.local.rows import ComputedRows
 from runtime.refusal import Refusal, tried
+from sqlwin.execution.in_process import why_not_read
 from tests.planner.materialized.stored_tables import Tables
 from tests.planner.materialized.test_answers import DEFINITION, rows
 
@@ -40,9 +40,10 @@ def tables(tmp_path_factory):
 
 def rows_in_process(tables, sql):
     plan = tables.plan(sql)
-    limits = Limits(1 << 30, None)
-    step = tried(lower_in_process, plan.physical, "UTC", limits, tables, types_of_local)
-    return None if isinstance(step, Refusal) else ComputedRows(step)
+    step = tried(lower_in_process, plan.physical, "UTC", tables)
+    if isinstance(step, Refusal) or why_not_read(step, 1 << 30) is not None:
+        return None
+    return ComputedRows(step)
 
 
 def answer(tables, sql):
