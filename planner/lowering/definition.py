@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from planner.catalog import Catalog
 from planner.lowering.given_tables import NO_MOMENT_CALLS, GivenTablesLowering, MomentCalls
-from planner.lowering.in_process.relation import Relation, refusals_in_process
+from planner.lowering.relation import Relation, refusals_in_process
 from planner.nodes.logical import (
     Aggregate,
     AggregateCall,
@@ -85,24 +85,19 @@ class _DefinitionLowering(GivenTablesLowering):
 
     def node(self, node: Node) -> Relation:
         """Return the rows of a node of the plan. See `SelectLowering`."""
-        match node:
-            case WindowTableFunction():
-                return self._in_windows(node)
-            case Aggregate():
-                return self._groups(node)
-            case GapFill():
-                if any(isinstance(filler, FillLinear) for _, filler in node.filling.fillers):
-                    refuse("LINEAR has no definition row by row")
-                below = self.project(self.node(node.input), node.input.schema)
-                return self.relation_of(FilledRows(below, node.filling, self.zone), node.schema)
-            case VersionJoin():
-                below = self.project(self.node(node.input), node.input.schema)
-                names = tuple(c.name for c in node.schema)
-                rows = DefinedVersions(below, node.versions, names)
-                return self.relation_of(rows, node.schema)
-        return super().node(node)
+        if not isinstance(node, VersionJoin):
+            return super().node(node)
+        below = self.project(self.node(node.input), node.input.schema)
+        rows = DefinedVersions(below, node.versions, tuple(c.name for c in node.schema))
+        return self.relation_of(rows, node.schema)
 
-    def _in_windows(self, node: WindowTableFunction) -> Relation:
+    def filled_here(self, node: GapFill) -> Relation:
+        """Return rows with the windows that FILL adds."""
+        if any(isinstance(filler, FillLinear) for _, filler in node.filling.fillers):
+            refuse("LINEAR has no definition row by row")
+        return super().filled_here(node)
+
+    def window_rows_here(self, node: WindowTableFunction) -> Relation:
         """Return rows copied into their windows."""
         window = node.window
         if isinstance(window, Cumulate | CalendarCumulate) and window.emit_only_on_update:
@@ -117,7 +112,7 @@ class _DefinitionLowering(GivenTablesLowering):
         columns = {**whole.scan.columns, names[2].lower(): instant}
         return replace(whole, scan=replace(whole.scan, columns=columns))
 
-    def _groups(self, node: Aggregate) -> Relation:
+    def groups_here(self, node: Aggregate) -> Relation:
         """Return the groups of rows."""
         below = self.node(node.input)
         columns: list[tuple[str, Expression]] = [

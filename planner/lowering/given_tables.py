@@ -8,9 +8,9 @@ from sqlglot import exp
 
 from planner.arrow.scan_rows import CURRENT_WATERMARK, PROCESSING_TIME, Made, make_column
 from planner.catalog import Catalog, column_named
-from planner.lowering.in_process.plan import PlanLowering
-from planner.lowering.in_process.relation import Relation
-from planner.nodes.logical import Expand, Node
+from planner.lowering.plan import Lowering
+from planner.lowering.relation import Relation
+from planner.nodes.logical import Expand
 from planner.sql.build import select_all_from
 from planner.streams.delay import plain_delay_us
 from planner.streams.tables import stream_named
@@ -39,7 +39,7 @@ class MomentCalls:
 NO_MOMENT_CALLS = MomentCalls()
 
 
-class GivenTablesLowering(PlanLowering):
+class GivenTablesLowering(Lowering):
     """Lowering of one plan over streams.
 
     Args:
@@ -60,10 +60,6 @@ class GivenTablesLowering(PlanLowering):
         super().__init__(catalog, zone)
         self.moments = moments
         self.tables: dict[str, SimulatedTable] = {}
-
-    def node(self, node: Node) -> Relation:
-        """Return the rows of a node of the plan. See `SelectLowering`."""
-        return self._expand(node) if isinstance(node, Expand) else super().node(node)
 
     def table(self, table: exp.Table) -> Relation:
         """Return the given rows of a stream."""
@@ -98,7 +94,7 @@ class GivenTablesLowering(PlanLowering):
         rows = self.relation_of(GivenRows(stream.name, columns), columns)
         return replace(rows, scan=replace(rows.scan, schema=schema))
 
-    def _expand(self, node: Expand) -> Relation:
+    def expansion_here(self, node: Expand) -> Relation:
         """Return rows once per grouping set."""
         below = self.node(node.input)
         inputs = {c.name.lower(): c for c in node.input.schema}

@@ -19,7 +19,7 @@ from planner.arrow.scan_rows import (
 )
 from planner.catalog import Catalog
 from planner.lowering.given_tables import NO_MOMENT_CALLS, GivenTablesLowering, MomentCalls
-from planner.lowering.in_process.relation import Relation, refusals_in_process
+from planner.lowering.relation import Relation, refusals_in_process
 from planner.lowering.stream.steps import StreamSteps
 from planner.lowering.stream.whole_windows import push_one_sided_conditions
 from planner.nodes.logical import (
@@ -28,7 +28,6 @@ from planner.nodes.logical import (
     WindowDeduplicate,
     WindowJoin,
     WindowRank,
-    WindowRows,
 )
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.sql.build import bare_column, column
@@ -39,7 +38,6 @@ from runtime.plan.rows import (
     JoinedRows,
     ProjectedRows,
     RankedRows,
-    RepeatedRows,
 )
 from runtime.plan.simulated import (
     SimulatedOperator,
@@ -106,24 +104,9 @@ class _SimulatedLowering(GivenTablesLowering):
         self._steps = steps
         self.parts: dict[str, SimulatedPart] = {}
 
-    def node(self, node: Node) -> Relation:
-        """Return the rows of a node of the plan. See `SelectLowering`."""
-        match node:
-            case GlobalWindowAggregate():
-                return self._operator(node)
-            case Aggregate():
-                return self._regroup(node)
-            case WindowRank() | WindowDeduplicate() if self._step_of(node) is not None:
-                return self._rank(node)
-            case WindowJoin() if self._step_of(node) is not None:
-                return self._join_windows(node)
-            case WindowRows():
-                return self._repeat(node)
-        return super().node(node)
-
-    def _operator(self, node: GlobalWindowAggregate) -> Relation:
+    def windows_here(self, node: GlobalWindowAggregate) -> Relation:
         """Return the windows that an operator emits in a micro-batch."""
-        below = self._windows(node)
+        below = super().windows_here(node)
         assert isinstance(below.below, MergedWindows)
         part = SimulatedOperator(self._steps.operators[id(node)], below.below)
         return self._rows_of(part, below)
@@ -147,9 +130,11 @@ class _SimulatedLowering(GivenTablesLowering):
         """Return the step of a node over whole windows, or None if the node reads no stream."""
         return self._steps.steps_on_windows.get(id(node))
 
-    def _rank(self, node: WindowRank | WindowDeduplicate) -> Relation:
+    def ranks_here(self, node: WindowRank | WindowDeduplicate) -> Relation:
         """Return the rows of a Top-N or a deduplication in a micro-batch."""
         step = self._step_of(node)
+        if step is None:
+            return super().ranks_here(node)
         assert isinstance(step, RankedRows)
         below = self.node(node.input)
         assert below.below is not None, "streams have no files"
@@ -171,12 +156,14 @@ class _SimulatedLowering(GivenTablesLowering):
         )
         return self._whole_windows(step, ranked, self.relation_of(ranked, node.schema))
 
-    def _join_windows(self, node: WindowJoin) -> Relation:
+    def join_here(self, node: WindowJoin) -> Relation:
         """Return the rows of a join of windows in a micro-batch."""
         step = self._step_of(node)
+        if step is None:
+            return super().join_here(node)
         assert isinstance(step, JoinedRows)
         node = push_one_sided_conditions(node)
-        joined = self._join(node).below
+        joined = super().join_here(node).below
         assert isinstance(joined, JoinedRows)
         is_inner = step.join_type == "Inner"
         joined = replace(joined, condition=None) if is_inner else joined
@@ -200,7 +187,7 @@ class _SimulatedLowering(GivenTablesLowering):
         """
         return self._rows_of(SimulatedWholeWindows(len(self.parts), step, rows), relation)
 
-    def _regroup(self, node: Aggregate) -> Relation:
+    def groups_here(self, node: Aggregate) -> Relation:
         """Return windows that are grouped again."""
         below = self.node(node.input)
         plans = share_partials(tuple(map(plan_aggregate, node.calls)))
@@ -216,8 +203,3 @@ class _SimulatedLowering(GivenTablesLowering):
             for c in node.schema
         }
         return replace(groups, scan=replace(groups.scan, schema=node.schema, columns=made))
-
-    def _repeat(self, node: WindowRows) -> Relation:
-        """Return each row of windows as often as it occurs."""
-        below = self.project(self.node(node.input), node.input.schema)
-        return self.relation_of(RepeatedRows(below, node.copies), node.schema)

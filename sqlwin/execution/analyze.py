@@ -20,7 +20,7 @@ from planner.explain.document import (
     TaskRowCounts,
     Tree,
 )
-from planner.lowering.batch import lower
+from planner.lowering.plan import lower
 from planner.nodes.logical import Node, Sink
 from runtime.errors import AnalysisError
 from runtime.frames.meter import Measured, Meter
@@ -29,6 +29,8 @@ from runtime.spark.session import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from sqlwin.execution.planning import Plans
 
 # Context manager for the jobs of a plan, by the plan's number
 Watched = Callable[[int], AbstractContextManager[None]]
@@ -40,8 +42,7 @@ _PRESERVING = ("Sort", "Exchange")
 def measure(
     queries: Sequence[QueryDocument],
     physical: Sequence[Node],
-    spark: SparkSession,
-    zone: str,
+    plans: Plans,
     run: Callable[[Sequence[PlanNode], Meter, Watched], Sequence[int | None]],
 ) -> list[QueryDocument]:
     """Return the documents of a query, or of INSERTs that run together, with measurements.
@@ -51,16 +52,15 @@ def measure(
     Args:
         queries: Documents to add measurements to.
         physical: Physical plans that the documents describe.
-        spark: Spark session.
-        zone: The session's time zone.
+        plans: Planner of the session.
         run: Computes all rows from the steps of each plan, with a meter and a context for its jobs,
             and returns the number of rows written per plan, if known.
 
     Raises:
         SqlwinError: Spark cannot measure the query, or the run fails.
     """
-    refuse_remote(spark)
-    meter = Meter(spark)
+    refuse_remote(plans.spark)
+    meter = Meter(plans.spark)
     begun: float | None = None
     ended = [0.0] * len(queries)
     ids = [operator_ids(plan) for plan in physical]
@@ -80,7 +80,8 @@ def measure(
         ended[number] = time.perf_counter() - begun
 
     tops = [plan.input if isinstance(plan, Sink) else plan for plan in physical]
-    steps = [lower(top, zone, names) for top, names in zip(tops, labels, strict=True)]
+    context = (plans.catalog, plans.time_zone)
+    steps = [lower(top, *context, names) for top, names in zip(tops, labels, strict=True)]
     written = run(steps, meter, watched)
     measured = meter.results()
     documents = []
@@ -93,7 +94,7 @@ def measure(
         }
         tree = physical_tree(query)
         mine = as_written(mine, tree, written[number])
-        documents.append(with_analysis(query, run_figures(spark, tree, mine, ended[number])))
+        documents.append(with_analysis(query, run_figures(plans.spark, tree, mine, ended[number])))
     return documents
 
 

@@ -173,9 +173,7 @@ class Explanations:
             return [None]
 
         with self._plans.errors_of(statement.text):
-            return measure(
-                [document], [plan.physical], self._plans.spark, self._plans.time_zone, run
-            )
+            return measure([document], [plan.physical], self._plans, run)
 
     def _measured_in_process(
         self, document: QueryDocument, plan: Plan, statement: Statement
@@ -300,7 +298,7 @@ class Explanations:
             return [result.row_count for result in results]
 
         physical = [plan.physical for plan in plans]
-        return measure(documents, physical, self._plans.spark, self._plans.time_zone, run)
+        return measure(documents, physical, self._plans, run)
 
     def _with_places(
         self, documents: Sequence[QueryDocument], inserts: Sequence[Insert]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.catalog import Catalog
-from planner.lowering.in_process.plan import lower_in_process
-from planner.lowering.in_process.target import Target
+from planner.lowering.plan import lower_in_process
+from planner.lowering.target import Target
 from planner.nodes.logical import Node
 from planner.nodes.physical import SliceScan
 from planner.nodes.windows import notes_on_windows
@@ -89,7 +89,7 @@ def in_process(
     file_bytes = most_file_bytes(config, is_spark_chosen=is_spark_chosen)
     if file_bytes is None and not any(plan.physical.find_all(SliceScan)):
         return FILES_ON_SPARK
-    step = tried(lower_in_process, plan.physical, time_zone, catalog, target)
+    step = tried(lower_in_process, plan.physical, catalog, time_zone, target)
     if isinstance(step, Refusal):
         return step
     slice_bytes = int(config.get("sqlwin.materialized.in-process-bytes"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.lowering.in_process.target import TargetColumn
+from planner.lowering.target import TargetColumn
 from planner.sql.build import identifier, to_sql
 from planner.sql.table_options import position_of_option
 from runtime.connectors.registry import open_table, open_writable

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from planner.explain.streams import Firing, explain_stream
-from planner.lowering.batch import Labels
+from planner.lowering.plan import Labels
 from planner.lowering.stream.statement_set import StreamSetSteps, lower_stream_set
 from planner.lowering.stream.steps import (
     StreamSteps,

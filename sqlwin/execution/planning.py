@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.lowering.batch import lower, lower_projection
-from planner.lowering.in_process.target import Target
+from planner.lowering.plan import lower, lower_projection
+from planner.lowering.target import Target
 from planner.optimizer import Options
 from planner.plan import Draft, Plan, draft_plan, plan_together
 from planner.streams.tables import streams_of
@@ -282,7 +282,11 @@ class Plans:
         may_pass_text = self._current.guard is None or not is_remote(self._spark)
         if is_whole and not plan.is_rewritten and may_pass_text:
             return LoweredBatch(plan, None)
-        return LoweredBatch(plan, lower(plan.physical, self.time_zone))
+        return LoweredBatch(plan, self.lower_batch(plan))
+
+    def lower_batch(self, plan: Plan) -> PlanNode:
+        """Lower a plan to the step that Spark runs."""
+        return lower(plan.physical, self.catalog, self.time_zone)
 
     def in_process(self, plan: Plan, target: Target | None = None) -> InProcessStep | Refusal:
         """Return the step that computes a batch query in this process, or why Spark runs it.
@@ -509,7 +513,7 @@ class Plans:
             SqlwinError: Spark refuses the query.
         """
         with self.lock:
-            return self.batch_rows(LoweredBatch(plan, lower(plan.physical, self.time_zone)))
+            return self.batch_rows(LoweredBatch(plan, self.lower_batch(plan)))
 
     def rows(self, query: exp.Query, text: str, *, is_whole: bool = True) -> DataFrame:
         """Plan, lower and run a query."""

@@ -9,7 +9,6 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
-from planner.lowering.batch import lower
 from planner.lowering.stream.statement_set import shared_stream_groups
 from planner.plan import Plan
 from planner.sql.parts import is_ordered
@@ -206,9 +205,7 @@ class Inserts:
         if any(are_streams):
             results: Sequence[Inserted] = [self.insert(insert) for insert in inserts]
         else:
-            results = self.run_together(
-                inserts, [lower(plan.physical, self._plans.time_zone) for plan in plans]
-            )
+            results = self.run_together(inserts, [self._plans.lower_batch(plan) for plan in plans])
         return replace(_result_of_set(statement, results), scan_counts=self._plans.scan_counts)
 
     def _run_in_process(

@@ -11,7 +11,7 @@ import pytest
 from sqlglot import exp
 
 from planner.catalog import Schema, StreamTable
-from planner.lowering.batch import lower
+from planner.lowering.plan import lower
 from planner.lowering.stream.steps import lower_stream
 from planner.optimizer import Options
 from planner.plan import plan_query
@@ -79,7 +79,7 @@ def plan_and_lower(sql: str, *, is_stream: bool = False) -> Catalog:
         if is_stream:
             lower_stream(plan.physical, catalog, "UTC")
         else:
-            lower(plan.physical, "UTC")
+            lower(plan.physical, catalog, "UTC")
     return catalog
 
 

@@ -15,8 +15,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from planner.catalog import Catalog, StreamTable, column_named
-from planner.lowering.batch import Lowering
-from planner.lowering.relational import expand_query, repeat_rows, select_from
+from planner.lowering.plan import Lowering
+from planner.lowering.spark_sql import expand_query, repeat_rows, select_from
 from planner.lowering.stream.select import (
     EPOCH,
     guarded_items,

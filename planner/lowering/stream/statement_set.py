@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.catalog import Catalog
-from planner.lowering.batch import Lowering
+from planner.lowering.plan import Lowering
 from planner.lowering.stream.steps import lower_local
 from planner.lowering.windows import window_aggregation
 from planner.nodes.logical import Node, Sink
@@ -64,7 +64,7 @@ def lower_stream_set(
         assert node is not None and shared_below(plan, catalog) is shared
         readers.append(_reader(node, name))
         top = plan.input if isinstance(plan, Sink) else plan
-        results.append(_ResultLowering(node, number, time_zone).step(top))
+        results.append(_ResultLowering(node, number, catalog, time_zone).step(top))
     return StreamSetSteps(StreamSharedStep(local, tuple(readers)), tuple(results))
 
 
@@ -103,8 +103,10 @@ def shared_below(plan: Node, catalog: Catalog) -> SharedExchange | None:
 class _ResultLowering(Lowering):
     """Lowering of the nodes above a window aggregate whose windows come from a micro-batch."""
 
-    def __init__(self, node: GlobalWindowAggregate, reader: int, zone: str) -> None:
-        super().__init__(zone, {})
+    def __init__(
+        self, node: GlobalWindowAggregate, reader: int, catalog: Catalog, zone: str
+    ) -> None:
+        super().__init__(catalog, zone)
         self._node = node
         self._reader = reader
 

@@ -15,8 +15,8 @@ from sqlglot import exp
 
 from planner.aggregates.partial_calls import row_partials
 from planner.catalog import Catalog
-from planner.lowering.batch import Labels, lower
-from planner.lowering.relational import select_from
+from planner.lowering.plan import Labels, lower
+from planner.lowering.spark_sql import select_from
 from planner.lowering.stream.current_watermark import SparkWatermark, spark_watermark
 from planner.lowering.stream.order import without_limit_of_stream, without_order_of_stream
 from planner.lowering.stream.rows import OPERATOR, OperatorRows
@@ -131,7 +131,7 @@ def lower_stream(
         time_zone: The session's time zone.
         emits_updates: Whether results may be updated. ROW_KIND is then the first column.
         refusals: Reasons why rules did not apply.
-        labels: Names under which EXPLAIN ANALYZE counts, as in `planner.lowering.batch.lower`.
+        labels: Names under which EXPLAIN ANALYZE counts, as in `planner.lowering.plan.lower`.
         notes: Reasons why window blocks were left to Spark.
         sql: Text of the statement, for error positions.
         is_taken: Whether a consumer takes the rows, so that it can count them for LIMIT and end the
@@ -242,9 +242,9 @@ class _StreamLowering(WholeWindowsLowering):
 
     def query(self, node: Node) -> exp.Query:
         """Return the node as Spark SQL over streams. Parts that are not SQL become named steps."""
-        if not isinstance(node, TableScan) and not streams_of(node, self._catalog):
+        if not isinstance(node, TableScan) and not streams_of(node, self.catalog):
             # A bounded table is read again with each micro-batch, so its rows are not counted.
-            return self.select_all(lower(node, self.zone))
+            return self.select_all(lower(node, self.catalog, self.zone))
         refuse_one_phase(node)
         match node:
             case GlobalWindowAggregate():
@@ -272,9 +272,9 @@ class _StreamLowering(WholeWindowsLowering):
                 self._check(node)
                 query = self._sql_query(node)
             case _:
-                query = self._query(node)
+                query = self.block(node).sql()
         if self.watermark is not None:
-            self.watermark.compute_in(query, self._catalog, self.select_all)
+            self.watermark.compute_in(query, self.catalog, self.select_all)
         query = self._row_kind_first(query, node)
         if id(node) not in self.labels or isinstance(node, TableScan):
             return query
@@ -286,7 +286,7 @@ class _StreamLowering(WholeWindowsLowering):
         A row with KEEP = FALSE is late if it has LATE_ROW. Otherwise it carries a watermark.
         """
         kind = (ROW_KIND,) if self._emits_updates else ()
-        rows = OperatorRows(self, self._catalog, self._late, kind)
+        rows = OperatorRows(self, self.catalog, self._late, kind)
         query = rows.windows(node)
         control = [column(name) for name in (KEEP, WATERMARK, LATE_ROW)]
         left_out = [identifier(name) for name in (*kind, KEEP, SOURCE, WATERMARK, LATE_ROW)]
@@ -332,7 +332,7 @@ class _StreamLowering(WholeWindowsLowering):
     def local_step(self, local: LocalWindowAggregate) -> StreamLocalStep:
         """Return the local stage of a window aggregate."""
         refuse_late_windows(local.input, "aggregated, ranked or joined")
-        rows = OperatorRows(self, self._catalog, self._late)
+        rows = OperatorRows(self, self.catalog, self._late)
         place = local.time_place or local.place
         query = rows.query_with_watermarks(local.input, local.time_column, self._followed, place)
         if self._emits_updates and rows.has_operator:
@@ -354,7 +354,7 @@ class _StreamLowering(WholeWindowsLowering):
         else:
             keys = tuple((key.name, to_sql(key.expr)) for key in local.keys)
             source = SqlRows(keys, row_partials(local.plans), self.sql_step(query))
-            delay_us = wall_clock_delay_us(local, self._catalog) if is_one else None
+            delay_us = wall_clock_delay_us(local, self.catalog) if is_one else None
         return LocalStep(
             source,
             Streaming(
@@ -378,16 +378,17 @@ class _StreamLowering(WholeWindowsLowering):
 
     def _check(self, node: SqlQuery) -> None:
         """Refuse a query that Spark cannot compute one micro-batch at a time."""
-        inner = {name: bool(streams_of(child, self._catalog)) for name, child in node.relations}
+        inner = {name: bool(streams_of(child, self.catalog)) for name, child in node.relations}
 
         def is_stream(table: exp.Table) -> bool:
             if table.name in inner:
                 return inner[table.name]
-            return stream_named(table, self._catalog) is not None
+            return stream_named(table, self.catalog) is not None
 
         refuse_stateful(node.query, is_stream, self._notes)
 
-    def _below(self, node: Node) -> SqlStep:
+    def step_below(self, node: Node) -> SqlStep:
+        """Return the input of a step. Names of steps count operators of the whole query."""
         return self.step(node)
 
     def _row_kind_first(self, query: exp.Query, node: Node) -> exp.Query:

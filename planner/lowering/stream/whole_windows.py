@@ -17,11 +17,11 @@ from planner.aggregates.partial_calls import row_partials
 from planner.aggregates.shared_partials import share_partials
 from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Catalog, Schema
-from planner.lowering.batch import Labels
-from planner.lowering.relational import select_from
+from planner.lowering.plan import Labels
+from planner.lowering.relation import END, START
+from planner.lowering.spark_sql import select_from
 from planner.lowering.stream.rows import OperatorLowering, OperatorRows, StreamPlace
 from planner.lowering.stream.select import EPOCH
-from planner.lowering.windows import END, START
 from planner.nodes.aggregate_plans import merge_windows
 from planner.nodes.logical import (
     Aggregate,
@@ -97,8 +97,7 @@ class WholeWindowsLowering(OperatorLowering):
         labels: Labels | None = None,
         late: LateSource | None = None,
     ) -> None:
-        super().__init__(time_zone, labels or {})
-        self._catalog = catalog
+        super().__init__(catalog, time_zone, labels)
         self._emits_updates = emits_updates
         self._refusals = refusals
         self._notes = notes
@@ -296,7 +295,7 @@ class WholeWindowsLowering(OperatorLowering):
         Raises:
             StreamRefusal: Some operators use processing time and others watermarks.
         """
-        awaited = _awaited_sources(node, self._catalog)
+        awaited = _awaited_sources(node, self.catalog)
         if _PROCESSING_TIME in awaited and len(awaited) > 1:
             others = ", ".join(sorted(awaited - {_PROCESSING_TIME}))
             raise StreamRefusal(
@@ -306,7 +305,7 @@ class WholeWindowsLowering(OperatorLowering):
                 node.place,
             )
         before = self._followed
-        self._followed = (*before, *stream_tables(node, self._catalog))
+        self._followed = (*before, *stream_tables(node, self.catalog))
         yield
         self._followed = before
 
@@ -316,7 +315,7 @@ class WholeWindowsLowering(OperatorLowering):
         `place` is the source position for errors.
         """
         refuse_late_windows(node, "aggregated, ranked or joined")
-        if not arrives_at_once(node, self._catalog):
+        if not arrives_at_once(node, self.catalog):
             raise self.rows_not_buffered(
                 "on a stream, grouping, ranking and joining by window supports only "
                 "results of windows, with filters and projections",
@@ -324,7 +323,7 @@ class WholeWindowsLowering(OperatorLowering):
                 place,
             )
         kind = (ROW_KIND,) if self._emits_updates else ()
-        rows = OperatorRows(self, self._catalog, self._late, kind)
+        rows = OperatorRows(self, self.catalog, self._late, kind)
         with self._lockstep(node):
             query = rows.windows(node)
         if (label := self.label(node)) and not isinstance(node, _COUNTED):

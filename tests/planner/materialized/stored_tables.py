@@ -16,8 +16,7 @@ from sqlglot import exp
 
 from planner.arrow.partials import local_expressions
 from planner.catalog import Schema
-from planner.lowering.batch import lower, lower_projection
-from planner.lowering.in_process.plan import lower_in_process
+from planner.lowering.plan import lower, lower_in_process, lower_projection
 from planner.materialized.form import local_form, stored_columns
 from planner.nodes.logical import Node
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
@@ -184,7 +183,7 @@ def scan_partials(step: LocalStep[Any, Any]) -> list[pa.Table]:
 
 def rows_of(plan: Plan, catalog: Tables) -> Iterator[pa.RecordBatch]:
     """The rows of a plan, as batches."""
-    windows = _windows_in(lower(plan.physical, "UTC"))
+    windows = _windows_in(lower(plan.physical, catalog, "UTC"))
     aggregation, below = windows.aggregation, windows.input
     shared = below if isinstance(below, SharedSlicesStep) else None
     exchange = below.input if shared is not None else below
@@ -207,7 +206,7 @@ def rows_of(plan: Plan, catalog: Tables) -> Iterator[pa.RecordBatch]:
     types = {field.name: _ddl(field.type) for field in merged}
     projection = lower_projection(plan.physical, "UTC", types)
     assert isinstance(projection, WindowProjection)
-    step = tried(lower_in_process, plan.physical, "UTC", catalog)
+    step = tried(lower_in_process, plan.physical, catalog, "UTC")
     if not isinstance(step, Refusal) and why_not_read(step, 1 << 30) is None:
         for batch in ComputedRows(step).batches():
             # that windows have bounds is not known of what tasks make

@@ -6,7 +6,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from planner.lowering.in_process.plan import lower_in_process
+from planner.lowering.plan import lower_in_process
 from runtime.engines.local.rows import ComputedRows
 from runtime.refusal import Refusal, tried
 from sqlwin.execution.in_process import why_not_read
@@ -40,7 +40,7 @@ def tables(tmp_path_factory):
 
 def rows_in_process(tables, sql):
     plan = tables.plan(sql)
-    step = tried(lower_in_process, plan.physical, "UTC", tables)
+    step = tried(lower_in_process, plan.physical, tables, "UTC")
     if isinstance(step, Refusal) or why_not_read(step, 1 << 30) is not None:
         return None
     return ComputedRows(step)

@@ -16,7 +16,6 @@ from sqlglot.tokens import Tokenizer
 
 import sqlwin
 from planner.explain.document import Document
-from planner.lowering.batch import lower
 from runtime.errors import SqlwinError
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.in_process import InProcessStep
@@ -27,7 +26,7 @@ from sqlwin.console.scripts import read_scripts
 from sqlwin.control import SessionControl
 from sqlwin.display.progress import ProgressBar
 from sqlwin.execution import lowered as lowered_module
-from sqlwin.execution import planning, statement_sets
+from sqlwin.execution import planning
 from sqlwin.parser.base import TokenParser
 from sqlwin.statements.nodes import Query
 
@@ -209,7 +208,6 @@ def calls(rides: sqlwin.Session, monkeypatch: pytest.MonkeyPatch) -> Counter[str
 
     count(planning, "draft_plan", "planned")
     count(planning, "lower", "lowered")
-    count(statement_sets, "lower", "lowered")
     count(lowered_module, "lower_stream", "lowered")
     return counts
 
@@ -267,7 +265,7 @@ def test_this_process_and_spark_run_the_same_windows(
     here = control.place_of(statement)
     plan = plans.plan(statement.ast, statement.text)
     assert isinstance(here, InProcessStep)
-    on_spark = lower(plan.physical, plans.time_zone)
+    on_spark = plans.lower_batch(plan)
     assert merged_windows(here.rows) == merged_windows(on_spark) != []
 
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 from planner.arrow.calls import VOID, cast
 from planner.arrow.scan_rows import Made, make_column, required
 from planner.catalog import Schema
-from planner.lowering.in_process.relation import Relation
+from planner.lowering.relation import Relation
 from runtime.refusal import Refusal, refuse
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Constant

@@ -14,8 +14,8 @@ from planner.arrow.scan_rows import (
     RowsOfScan,
     result_columns,
 )
-from planner.lowering.in_process.clauses import Item, meant_by
-from planner.lowering.in_process.relation import Relation, RelationLowering, renamed
+from planner.lowering.clauses import Item, meant_by
+from planner.lowering.relation import Relation, RelationLowering, renamed
 from planner.nodes.logical import AggregateCall
 from planner.sql.build import (
     alias,

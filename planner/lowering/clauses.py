@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in
 from planner.catalog import Schema, column_named
-from planner.lowering.in_process.relation import QueryScope
+from planner.lowering.relation import QueryScope
 from planner.sql.build import (
     bare_column,
     column,

@@ -15,7 +15,6 @@ from planner.arrow.scan_rows import (
     result_columns,
 )
 from planner.catalog import Catalog, Schema
-from planner.lowering.windows import END, START, Slicing, WindowsLowering
 from planner.materialized.windows import read_alone
 from planner.nodes.aggregate_plans import AggregatePlan, merge_windows
 from planner.nodes.logical import Node
@@ -46,9 +45,15 @@ from runtime.spec.expressions import ColumnRef, Constant, Expression, column_ref
 from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
 from runtime.spec.table import Column
-from runtime.spec.windows import DAY_US, Tumble
+from runtime.spec.windows import DAY_US, Tumble, Window
 
+# Names inside a plan. Columns of tables and queries never begin with a dollar sign.
+START, END, TIME = "$window_start", "$window_end", "$window_time"
 SLICE_END = "$slice_end"
+
+# Window, name and type of the time column, name of the slice end column, label
+Slicing = tuple[Window, str, str, str, str]
+
 # A GROUP BY without windows is one window with all rows at this time
 _ONE_WINDOW, _ONE_TIME = Tumble(DAY_US), Constant(0, "timestamp_ntz")
 
@@ -79,7 +84,7 @@ class QueryScope:
     ctes: Mapping[str, tuple[exp.Query, QueryScope]] = field(default_factory=dict)
 
 
-class RelationLowering(WindowsLowering):
+class RelationLowering:
     """Lowering of the relations of one plan.
 
     Args:
@@ -88,7 +93,6 @@ class RelationLowering(WindowsLowering):
     """
 
     def __init__(self, catalog: Catalog, zone: str) -> None:
-        super().__init__()
         self.catalog = catalog
         self.zone = zone
 

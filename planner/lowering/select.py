@@ -23,7 +23,7 @@ from planner.arrow.scan_rows import (
     table_rows,
 )
 from planner.catalog import column_named
-from planner.lowering.in_process.clauses import (
+from planner.lowering.clauses import (
     Item,
     count_of,
     items_of,
@@ -31,8 +31,8 @@ from planner.lowering.in_process.clauses import (
     with_ctes,
     without_qualifier,
 )
-from planner.lowering.in_process.groups import aggregated, distinct_rows
-from planner.lowering.in_process.relation import QueryScope, Relation, RelationLowering, renamed
+from planner.lowering.groups import aggregated, distinct_rows
+from planner.lowering.relation import QueryScope, Relation, RelationLowering, renamed
 from planner.nodes.logical import Node
 from planner.sql.build import (
     bare_column,

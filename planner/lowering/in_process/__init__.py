@@ -1,1 +1,0 @@
-"""Lowering of plans that run in this process without Spark because they read little."""
