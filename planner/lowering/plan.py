@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from sqlglot import exp
 
 from planner.aggregates.calls import with_filters_inside
+from planner.aggregates.functions import plan_aggregate
+from planner.aggregates.shared_partials import share_partials
 from planner.arrow.expressions import to_arrow_expression
 from planner.arrow.scan_rows import Made, filter_rows, make_column, window_projection
 from planner.catalog import Catalog
+from planner.lowering.join_conditions import push_one_sided_conditions
 from planner.lowering.relation import (
     END,
     START,
@@ -198,7 +202,7 @@ class Lowering(WindowsLowering):
                     lambda: self.select_windows(node, self.windows(node)),
                     lambda: self.windows_here(node),
                 )
-        raise AssertionError(f"no step for {type(node).__name__}")
+        return Block(lambda: self._no_step(node), lambda: self._only_spark(node))
 
     def node(self, node: Node) -> Relation:
         """Return the rows of a node of the plan. See `SelectLowering`."""
@@ -232,6 +236,9 @@ class Lowering(WindowsLowering):
         inputs = tuple((name, step) for name, step in self.steps.items() if name in names)
         gather_ctes(query)
         return SqlStep(to_sql(with_filters_inside(query)), inputs)
+
+    def _no_step(self, node: Node) -> NoReturn:
+        raise AssertionError(f"no step for {type(node).__name__}")
 
     def label(self, node: Node, position: int = 0) -> str:
         """Return the label of a node's operator. See `WindowsLowering`."""
@@ -363,43 +370,61 @@ class Lowering(WindowsLowering):
 
     def expansion_here(self, node: Expand) -> Relation:
         """Return rows once per grouping set."""
+        return self._only_spark(node)
+
+    def _only_spark(self, node: Node) -> NoReturn:
         refuse(f"Spark computes {sql_words(node)}")
 
     def groups_here(self, node: Aggregate) -> Relation:
         """Return the groups of rows of windows."""
-        refuse(f"Spark computes {sql_words(node)}")
+        if _update_condition(node) is not None:
+            refuse("Spark computes EMITONLYONUPDATE of rows that are copied into windows")
+        below = self.node(node.input)
+        plans = share_partials(tuple(map(plan_aggregate, node.calls)))
+        keys = tuple((key.name, below.scan.expression(key.expr)) for key in node.keys)
+        groups = self.emitted(node, self.grouped(below, keys, plans, is_total=not keys))
+        finishes = {plan.call.name: plan.finish for plan in plans}
+        made: dict[str, Made] = {
+            c.name.lower(): make_column(finishes.get(c.name, column(c.name)), groups.scan)
+            for c in node.schema
+        }
+        return replace(groups, scan=replace(groups.scan, schema=node.schema, columns=made))
 
     def ranks_here(self, node: WindowRank | WindowDeduplicate) -> Relation:
         """Return the rows of a Top-N or a deduplication."""
-        below = self.project(self.node(node.input), node.input.schema)
+        below = self.node(node.input)
         function, first, last, order = ranking(node)
         names = {part.name.lower(): part.name for part in node.input.schema}
-        orders = []
-        for ordered in order:
-            by = ordered.this
-            if not isinstance(by, exp.Column) or by.name.lower() not in names:
-                refuse("Spark ranks by an expression")
-            orders.append(rank_order(names[by.name.lower()], ordered))
-        by_columns = tuple(names[n.lower()] for n in (*node.window_columns, *node.partition_by))
-        rows = RankedRows(
-            below, function, (first, last), by_columns, tuple(orders), node.rank_column
-        )
-        return self.relation_of(rows, node.schema)
+        orders, computed = [], []
+        for number, ordered in enumerate(order):
+            plain = bare_column(ordered.this)
+            name = f"$rank_by{number}" if plain is None else names[plain.lower()]
+            if plain is None:
+                computed.append((name, below.scan.expression(ordered.this)))
+            orders.append(rank_order(name, ordered))
+        by = tuple(names[name.lower()] for name in (*node.window_columns, *node.partition_by))
+        rows = self.project(below, node.input.schema, computed)
+        ranked = RankedRows(rows, function, (first, last), by, tuple(orders), node.rank_column)
+        return self.emitted(node, self.relation_of(ranked, node.schema))
 
     def join_here(self, node: WindowJoin) -> Relation:
-        """Return the rows of a join of windows."""
-        left = self.project(self.node(node.left), node.left.schema)
-        right = self.project(self.node(node.right), node.right.schema)
-        types = {c.name: c.type for c in (*node.left.schema, *node.right.schema)}
+        """Return the rows of a join of windows. Conditions of an inner join are a filter."""
+        pushed = push_one_sided_conditions(node)
+        left, right = (self.project(self.node(side), side.schema) for side in pushed.inputs)
+        sides: tuple[Column, ...] = (*node.left.schema, *node.right.schema)
+        types = {c.name: c.type for c in sides}
         keys = (*node.window_keys, *node.keys)
         if any(types[a] != types[b] for a, b in keys):
             refuse("Spark compares columns of different types")
+        is_inner = node.join_type == "Inner"
         condition = None
-        if node.condition is not None:
-            sides: tuple[Column, ...] = (*node.left.schema, *node.right.schema)
-            condition = to_arrow_expression(node.condition, sides, self.zone)
-        rows = JoinedRows(left, right, node.join_type, keys, condition)
-        return self.relation_of(rows, node.schema)
+        if pushed.condition is not None and not is_inner:
+            condition = to_arrow_expression(pushed.condition, sides, self.zone)
+        joined = JoinedRows(left, right, node.join_type, keys, condition)
+        rows = self.emitted(node, self.relation_of(joined, node.schema))
+        if pushed.condition is None or not is_inner:
+            return rows
+        return replace(rows, scan=filter_rows(rows.scan, (pushed.condition,)))
 
 
 def _items(items: tuple[NamedExpr, ...]) -> list[exp.Expr]:

@@ -101,9 +101,14 @@ class RelationLowering:
         made: dict[str, Made] = {c.name.lower(): ColumnRef(c.name, c.type) for c in schema}
         return Relation(rows, RowsOfScan((), made, schema, made, (), (), self.zone))
 
-    def project(self, relation: Relation, schema: Schema) -> PlanNode:
-        """Return the columns `schema` of a relation."""
-        columns = result_columns(relation.scan, schema)
+    def project(
+        self,
+        relation: Relation,
+        schema: Schema,
+        computed: Sequence[tuple[str, Expression]] = (),
+    ) -> PlanNode:
+        """Return the columns `schema` of a relation, then named expressions over it."""
+        columns = (*result_columns(relation.scan, schema), *computed)
         filters = relation.scan.filters
         below = self._read(relation, [*(made for _, made in columns), *filters])
         return ProjectedRows(below, WindowProjection(columns, filters))
@@ -151,6 +156,10 @@ class RelationLowering:
         if not isinstance(source, ScanSource):
             refuse(f"Spark reads {'.'.join(scan.table)}")
         return source
+
+    def emitted(self, node: Node, rows: Relation) -> Relation:
+        """Return the rows of a node over windows. The simulator gives them to its operator."""
+        return rows
 
     def local(
         self,

@@ -6,7 +6,7 @@ Spark.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -63,7 +63,7 @@ _SUBQUERY = frozenset({"this", "alias"})
 _TABLE = frozenset({"this", "db", "catalog", "alias"})
 
 
-class SelectLowering(RelationLowering):
+class SelectLowering(RelationLowering, ABC):
     """Lowering of the queries of one plan."""
 
     @abstractmethod

@@ -187,7 +187,8 @@ class WindowsLowering(SelectLowering):
         if (sets := grouping_sets(rows)) is not None:
             types[sets.id_column] = "bigint"
         bounds = {"start": START, "end": END, "time": TIME}
-        return Relation(rows, merged_windows(node, self.zone, bounds, types))
+        relation = Relation(rows, merged_windows(node, self.zone, bounds, types))
+        return self.emitted(node, relation)
 
     def one_phase_here(self, node: OnePhaseWindowAggregate) -> Relation:
         """Return windows of a one-phase aggregate, which need no exchange in one process."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from sqlglot import exp
 
@@ -17,6 +16,7 @@ from planner.aggregates.partial_calls import row_partials
 from planner.aggregates.shared_partials import share_partials
 from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Catalog, Schema
+from planner.lowering.join_conditions import push_one_sided_conditions
 from planner.lowering.plan import Labels
 from planner.lowering.relation import END, START
 from planner.lowering.spark_sql import select_from
@@ -25,7 +25,6 @@ from planner.lowering.stream.select import EPOCH
 from planner.nodes.aggregate_plans import merge_windows
 from planner.nodes.logical import (
     Aggregate,
-    Filter,
     NamedExpr,
     Node,
     WindowDeduplicate,
@@ -38,9 +37,6 @@ from planner.sql.build import (
     alias,
     bare_column,
     column,
-    column_names,
-    conjunction,
-    conjuncts,
     to_sql,
 )
 from planner.sql.nodes import TextSpan, span_of
@@ -364,31 +360,6 @@ def _not_ranked_again(node: Node) -> StreamRefusal:
         NO_UPDATES,
         node.place,
     )
-
-
-# Sides whose unmatched rows are not emitted: their conditions can move below the join
-_FILTERED = {
-    "LeftOuter": (False, True),
-    "RightOuter": (True, False),
-    "LeftSemi": (True, True),
-    "LeftAnti": (False, True),
-}
-
-
-def push_one_sided_conditions(node: WindowJoin) -> WindowJoin:
-    """Return the join with its one-sided conditions moved below it as filters."""
-    sides = list(node.inputs)
-    rest = []
-    for part in conjuncts(node.condition):
-        read = column_names(part)
-        for number, can_filter in enumerate(_FILTERED.get(node.join_type, (False, False))):
-            if can_filter and read <= sides[number].column_names:
-                sides[number] = Filter(sides[number].schema, sides[number], (part,))
-                break
-        else:
-            rest.append(part)
-    left, right = sides
-    return replace(node, left=left, right=right, condition=conjunction(rest))
 
 
 _PROCESSING_TIME = "processing time"
