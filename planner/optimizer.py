@@ -13,7 +13,6 @@ from planner.catalog import Catalog
 from planner.nodes.logical import Node
 from runtime.refusal import Refusal
 from runtime.spec.filling import DEFAULT_KEEP_US, DEFAULT_MAX_WINDOWS
-from runtime.spec.windows import window_kind
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class Trace:
     def add(self, rule: str, node: Node, refusal: Refusal | None = None) -> None:
         """Record an outcome unless it is already recorded."""
         window = getattr(node, "window", None)
-        kind = f"({window_kind(window)})" if window is not None else ""
+        kind = f"({window.function})" if window is not None else ""
         entry = TraceEntry(rule, type(node).__name__ + kind, refusal)
         if entry not in self.entries or refusal is None:
             self.entries.append(entry)

@@ -16,7 +16,7 @@ from planner.nodes.physical import (
 from planner.optimizer import ParallelismOptions
 from runtime.plan.local import FileScan
 from runtime.spec.scan import ScanSource
-from runtime.spec.windows import SessionWindow, Window
+from runtime.windows import Window
 
 # More buckets than tasks, because a task of the global stage holds one bucket in memory.
 _BUCKETS_PER_PARTITION = 4
@@ -91,9 +91,8 @@ def _scan_below(node: Node) -> ScanLocalWindowAggregate | SliceScan | None:
 
 
 def _tasks(window: Window, n_rows: int, n_bytes: int) -> int:
-    overlap = 1 if isinstance(window, SessionWindow) else window.slices_per_window
     # Upper bound: how many keys share the windows of a row is unknown.
-    by_windows = min(_up(n_rows * overlap, _TASK_WINDOWS), _up(n_rows, _TASK_ROWS))
+    by_windows = min(_up(n_rows * window.slices_per_window, _TASK_WINDOWS), _up(n_rows, _TASK_ROWS))
     return max(1, _up(n_bytes, _TASK_BYTES), by_windows)
 
 

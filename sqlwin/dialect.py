@@ -32,7 +32,6 @@ from planner.sql.nodes import (
 )
 from planner.sql.render import SparkSqlGenerator, quote_string
 from runtime.errors import AnalysisError, SqlSyntaxError, SqlwinError
-from runtime.spec.windows import Cumulate, Hop, Tumble
 from sqlwin.parser.other_dialects import read_emit
 from sqlwin.parser.parser import SqlWinParser, SqlWinQueries, merge_keywords
 from sqlwin.parser.signatures import SIGNATURES
@@ -326,18 +325,15 @@ def _spark_window(generator: Any, node: WindowFunctionCall) -> str:
     time = generator.sql(node, "timecol")
     ts = f"CAST({time} AS TIMESTAMP_NTZ)"
     end = f"{_WINDOW}.end"
-    match window:
-        case Tumble(size, offset):
-            lengths = [size, size, offset % size]
-        case Hop(slide, size, offset) if slide <= size:
-            lengths = [size, slide, offset % slide]
-        case Cumulate(step, size, offset, is_only_on_update) if not is_only_on_update:
-            lengths = [size, size, offset % size]
-            length = f"INTERVAL '{_length(step)}'"
-            first = f"{length} * (1 + ({ts} - {_WINDOW}.start) DIV {length})"
-            end = f"EXPLODE(SEQUENCE({_WINDOW}.start + {first}, {_WINDOW}.end, {length}))"
-        case _:
-            return _unsupported(generator, node, f"this {node.kind}")
+    if not window.has_slices or window.is_calendar or window.has_gaps or window.emit_only_on_update:
+        return _unsupported(generator, node, f"this {node.kind}")
+    # windows that grow begin where the largest ones do
+    slide = window.longest_us if window.grows else window.stride.us
+    lengths = [window.longest_us, slide, window.offset_us % slide]
+    if window.grows:
+        length = f"INTERVAL '{_length(window.stride.us)}'"
+        first = f"{length} * (1 + ({ts} - {_WINDOW}.start) DIV {length})"
+        end = f"EXPLODE(SEQUENCE({_WINDOW}.start + {first}, {_WINDOW}.end, {length}))"
     if not lengths[2]:
         lengths.pop()
         if lengths[0] == lengths[1]:

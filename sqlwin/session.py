@@ -392,8 +392,8 @@ class Session:
             SqlwinError: A column does not exist, or the arguments contradict each other.
         """
         # imported late because the modules for streams take time to import
-        from runtime.spec.intervals import length_us as us
         from runtime.streaming.general.operator import WindowJob
+        from runtime.windows.intervals import length_us as us
         from sqlwin.execution.general_windows import GeneralWindows
 
         _ = self.spark  # types of `output` are parsed by the Spark that runs

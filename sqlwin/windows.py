@@ -25,8 +25,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, overload
 
-# Workers import this module for functions of users, and have neither sqlglot nor the planner
-from runtime.spec.intervals import length_us as us
 from runtime.streaming.general.assigners import (
     AlignedAssigner,
     Assigner,
@@ -51,6 +49,9 @@ from runtime.streaming.general.triggers import (
     Trigger,
 )
 from runtime.streaming.general.windows import TimeWindow, Verdict
+
+# Workers import this module for functions of users, and have neither sqlglot nor the planner
+from runtime.windows.intervals import length_us as us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,16 +7,11 @@ from __future__ import annotations
 
 from datetime import date
 
-from runtime.spec.windows import (
-    DAY_US,
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    Cumulate,
-    Hop,
-    Tumble,
-    Window,
-)
+from runtime.windows import Window
+from runtime.windows.cumulate import CalendarCumulate, Cumulate
+from runtime.windows.hop import CalendarHop, Hop
+from runtime.windows.times import DAY_US
+from runtime.windows.tumble import CalendarTumble, Tumble
 
 Bounds = tuple[int, int]
 EPOCH = date(1970, 1, 1)

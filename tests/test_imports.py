@@ -24,9 +24,11 @@ MAX_FILES_OF_A_FOLDER = 18
 MAY_IMPORT = {
     # -- runtime: no SQL in it; goes to the executors --
     "runtime": "",
-    "runtime.spec": "runtime.errors numpy pyarrow pyspark",
-    "runtime.plan": "runtime.spec",
-    "runtime.compute": "runtime runtime.plan runtime.spec numpy pyarrow",
+    "runtime.spec": "runtime.errors runtime.windows numpy pyarrow pyspark",
+    # windows: no SQL, Spark or Arrow
+    "runtime.windows": "runtime.errors numpy",
+    "runtime.plan": "runtime.spec runtime.windows",
+    "runtime.compute": "runtime runtime.plan runtime.spec runtime.windows numpy pyarrow",
     "runtime.scan": "runtime runtime.compute runtime.spec pyarrow",
     "runtime.text": "runtime runtime.compute runtime.detection runtime.options runtime.spec numpy pyarrow",
     "runtime.detection": ("runtime runtime.options runtime.scan runtime.spec pyarrow"),
@@ -50,12 +52,12 @@ MAY_IMPORT = {
     ),
     "runtime.local": (
         "runtime runtime.compute runtime.frames runtime.plan runtime.scan runtime.spark "
-        "runtime.spec numpy pyarrow pyspark"
+        "runtime.spec runtime.windows numpy pyarrow pyspark"
     ),
     "runtime.engines": "",
     "runtime.engines.local": (
         "runtime.compute runtime.connectors.registry runtime.frames runtime.local runtime.plan "
-        "runtime.scan runtime.spec runtime.text numpy pyarrow"
+        "runtime.scan runtime.spec runtime.windows runtime.text numpy pyarrow"
     ),
     "runtime.engines.spark_batch": (
         "runtime runtime.compute runtime.connectors.registry runtime.frames runtime.local "
@@ -91,73 +93,73 @@ MAY_IMPORT = {
     ),
     "runtime.materialized": (
         "runtime runtime.compute runtime.frames runtime.lake runtime.local runtime.plan "
-        "runtime.scan runtime.spark runtime.spec runtime.writing deltalake numpy pyarrow "
+        "runtime.scan runtime.spark runtime.spec runtime.windows runtime.writing deltalake numpy pyarrow "
         "pyspark"
     ),
     "runtime.streaming": (
         "runtime runtime.compute runtime.connectors.registry runtime.frames runtime.local "
-        "runtime.plan runtime.spark runtime.spec runtime.streaming.general numpy pyarrow "
+        "runtime.plan runtime.spark runtime.spec runtime.windows runtime.streaming.general numpy pyarrow "
         "pyspark"
     ),
-    "runtime.streaming.general": "runtime runtime.compute runtime.frames runtime.spec numpy pyarrow pyspark",
+    "runtime.streaming.general": "runtime runtime.compute runtime.frames runtime.windows numpy pyarrow pyspark",
     # the oracle of kernels and operators: only scalar expressions are the engine's
     "runtime.definition": (
         "runtime runtime.compute.arrow.evaluate runtime.compute.arrow.types "
-        "runtime.engines.local.rows runtime.plan runtime.spec pyarrow"
+        "runtime.engines.local.rows runtime.plan runtime.spec runtime.windows pyarrow"
     ),
     "runtime.simulator": (
         "runtime runtime.compute runtime.definition runtime.engines.local runtime.local "
-        "runtime.plan runtime.spec runtime.streaming numpy pyarrow"
+        "runtime.plan runtime.spec runtime.windows runtime.streaming numpy pyarrow"
     ),
     # -- planner: from SQL to steps, without Spark and Arrow --
     "planner.catalog": "runtime.plan runtime.refusal runtime.spec sqlglot",
-    "planner.sql": "planner.catalog runtime.errors runtime.shown_types runtime.spec sqlglot",
-    "planner.nodes": "planner.catalog planner.sql runtime.plan runtime.spec sqlglot",
+    "planner.sql": "planner.catalog runtime.errors runtime.shown_types runtime.spec runtime.windows sqlglot",
+    "planner.nodes": "planner.catalog planner.sql runtime.plan runtime.spec runtime.windows sqlglot",
     "planner.aggregates": (
         "planner.catalog planner.nodes planner.sql runtime.plan runtime.refusal "
-        "runtime.shown_types runtime.spec sqlglot"
+        "runtime.shown_types runtime.spec runtime.windows sqlglot"
     ),
     "planner.arrow": (
         "planner.aggregates planner.catalog planner.nodes planner.sql runtime.errors "
-        "runtime.plan runtime.refusal runtime.shown_types runtime.spec sqlglot"
+        "runtime.plan runtime.refusal runtime.shown_types runtime.spec runtime.windows sqlglot"
     ),
     "planner.materialized": (
         "planner.arrow planner.catalog planner.nodes planner.optimizer planner.sql "
-        "runtime.errors runtime.plan runtime.refusal runtime.spec sqlglot"
+        "runtime.errors runtime.plan runtime.refusal runtime.spec runtime.windows sqlglot"
     ),
     "planner.streams": (
         "planner.aggregates planner.catalog planner.nodes planner.sql runtime.errors "
-        "runtime.plan runtime.refusal runtime.shown_types runtime.spec sqlglot"
+        "runtime.plan runtime.refusal runtime.shown_types runtime.spec runtime.windows sqlglot"
     ),
     "planner.binder": (
         "planner.aggregates planner.arrow planner.catalog planner.nodes planner.sql planner.streams "
-        "runtime.errors runtime.refusal runtime.shown_types runtime.spec sqlglot"
+        "runtime.errors runtime.refusal runtime.shown_types runtime.spec runtime.windows sqlglot"
     ),
     "planner.optimizer": "planner.catalog planner.nodes runtime.refusal runtime.spec",
     "planner.rules": (
         "planner.aggregates planner.arrow planner.catalog planner.materialized planner.nodes "
         "planner.optimizer planner.sql planner.streams runtime.plan runtime.refusal "
-        "runtime.shown_types runtime.spec sqlglot"
+        "runtime.shown_types runtime.spec runtime.windows sqlglot"
     ),
     "planner.lowering": (
         "planner.aggregates planner.arrow planner.catalog planner.materialized planner.nodes "
         "planner.sql planner.streams runtime.plan runtime.refusal runtime.shown_types "
-        "runtime.spec sqlglot"
+        "runtime.spec runtime.windows sqlglot"
     ),
     "planner.explain": (
         "planner planner.materialized planner.nodes planner.rules planner.sql planner.streams "
-        "runtime.plan runtime.spec sqlglot"
+        "runtime.plan runtime.spec runtime.windows sqlglot"
     ),
     "planner": (
         "planner.binder planner.materialized planner.nodes planner.optimizer planner.rules "
-        "planner.streams runtime.plan runtime.refusal runtime.spec sqlglot"
+        "planner.streams runtime.plan runtime.refusal runtime.spec runtime.windows sqlglot"
     ),
     # -- sqlwin: sessions, statements, and what users see --
-    "sqlwin.config": "planner.rules runtime runtime.spec",
-    "sqlwin.parser": "planner.sql runtime runtime.spec sqlglot",
+    "sqlwin.config": "planner.rules runtime runtime.spec runtime.windows",
+    "sqlwin.parser": "planner.sql runtime runtime.windows sqlglot",
     "sqlwin.statements": "planner.sql runtime runtime.spec sqlwin.parser sqlglot",
     "sqlwin.dialect": (
-        "planner.binder planner.sql runtime runtime.spec sqlwin.parser sqlwin.statements sqlglot"
+        "planner.binder planner.sql runtime sqlwin.parser sqlwin.statements sqlglot"
     ),
     "sqlwin.catalog": (
         "planner.aggregates planner.catalog planner.sql runtime runtime.connectors.registry "
@@ -171,7 +173,7 @@ MAY_IMPORT = {
         "planner.materialized planner.nodes planner.optimizer planner.sql planner.streams "
         "runtime runtime.connectors.registry runtime.engines.local runtime.engines.spark_batch "
         "runtime.frames runtime.lake runtime.local runtime.options runtime.plan runtime.scan "
-        "runtime.simulator runtime.sinks runtime.materialized runtime.spark runtime.spec "
+        "runtime.simulator runtime.sinks runtime.materialized runtime.spark runtime.spec runtime.windows "
         "runtime.streaming runtime.streaming.general sqlwin.catalog sqlwin.config "
         "sqlwin.display sqlwin.parser sqlwin.result sqlwin.statements py4j pyarrow pyspark "
         "sqlglot"
@@ -203,13 +205,13 @@ MAY_IMPORT = {
         "sqlwin.execution prometheus_client py4j pyarrow pyspark starlette uvicorn"
     ),
     "sqlwin.windows": (
-        "planner.binder planner.sql runtime.spec runtime.streaming.general sqlwin.windowed pyspark sqlglot"
+        "planner.binder planner.sql runtime.windows runtime.streaming.general sqlwin.windowed pyspark sqlglot"
     ),
     "sqlwin.ibis": "runtime sqlwin sqlwin.session ibis pyspark sqlglot",
     "sqlwin.windowed": "runtime runtime.spark sqlwin.control sqlwin.session sqlwin.statements pyspark",
     "sqlwin.session": (
         "planner.catalog planner.explain planner.sql runtime runtime.frames runtime.spark "
-        "runtime.spec runtime.streaming.general sqlwin.catalog sqlwin.dataframes sqlwin.execution "
+        "runtime.spec runtime.windows runtime.streaming.general sqlwin.catalog sqlwin.dataframes sqlwin.execution "
         "sqlwin.inputs sqlwin.observers sqlwin.result sqlwin.statements sqlwin.ui pyarrow pyspark"
     ),
     "sqlwin": "runtime runtime.spark runtime.spec sqlwin.notebook sqlwin.session pyspark",
@@ -222,7 +224,7 @@ MAY_IMPORT = {
         "runtime runtime.spec sqlwin sqlwin.control sqlwin.display sqlwin.result sqlwin.session "
         "sqlwin.statements harlequin pyarrow pyspark sqlalchemy"
     ),
-    "sqlwin.help": "runtime runtime.options runtime.spec sqlwin.config",
+    "sqlwin.help": "runtime runtime.options runtime.spec runtime.windows sqlwin.config",
     "sqlwin.console": (
         "runtime runtime.spark runtime.spec sqlwin.display sqlwin.execution sqlwin.session "
         "sqlwin.statements click rich"
@@ -241,7 +243,7 @@ MAY_IMPORT = {
         "sqlwin.parser sqlwin.repl sqlwin.session sqlwin.statements lsprotocol pygls"
     ),
     "sqlwin.repl": (
-        "planner.rules runtime runtime.spark runtime.spec sqlwin.config sqlwin.console sqlwin.control "
+        "planner.rules runtime runtime.spark runtime.spec runtime.windows sqlwin.config sqlwin.console sqlwin.control "
         "sqlwin.display "
         "sqlwin.help sqlwin.parser sqlwin.result sqlwin.session sqlwin.statements prompt_toolkit "
         "pyarrow "

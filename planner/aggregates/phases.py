@@ -17,7 +17,7 @@ from planner.nodes.physical import (
 from planner.sql.build import column
 from runtime.spec.filling import GapFilling, VersionJoining
 from runtime.spec.table import Column
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
+from runtime.windows.times import FIRST_TIME, LAST_TIME
 
 SLICE_END = "$slice_end"
 
@@ -54,7 +54,7 @@ def two_phases(
     )
     carried: Schema = (*key_columns, Column(SLICE_END, "bigint", False), *partial_schema(plans))
     exchange_keys = keys if by is None else by
-    if isinstance(node.window, SessionWindow):
+    if not node.window.has_slices:
         # Sessions span all rows of a partition, regardless of other keys.
         exchange_keys = node.window.partition
         carried += (Column(FIRST_TIME, "bigint", False), Column(LAST_TIME, "bigint", False))

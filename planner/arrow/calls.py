@@ -26,7 +26,7 @@ from planner.sql.types.decimals import (
 from runtime.refusal import refuse
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Call, Constant, Expression
-from runtime.spec.windows import DAY_US
+from runtime.windows.times import DAY_US
 
 # Type of a bare NULL before it meets a typed operand
 VOID = "void"

@@ -25,9 +25,10 @@ from planner.sql.intervals import fold_interval
 from planner.sql.nodes import GROUP_WINDOW_COLUMNS, WindowFunctionCall, copy_place, error_at
 from planner.sql.parts import has_other_parts, select_from_same
 from runtime.errors import AnalysisError
+from runtime.windows import FUNCTIONS
 
 # Parameters after the time column, in order
-_PARAMETERS = {"TUMBLE": ("size",), "HOP": ("slide", "size"), "SESSION": ("gap",)}
+_PARAMETERS = {name: kind.lengths for name, kind in FUNCTIONS.items() if kind.is_group_window}
 
 # Name after the kind and `_`, and the default name of a column with the function's result
 _PROPERTIES = {

@@ -16,7 +16,6 @@ from planner.nodes.logical import Expand, Filter, NamedExpr, Node, WindowTableFu
 from planner.sql.build import alias, bare_column, column, column_names, to_sql
 from runtime.refusal import refuse
 from runtime.spec.table import Column
-from runtime.spec.windows import SessionWindow
 
 
 def expand_groupings(
@@ -48,7 +47,7 @@ def expand_groupings(
     """
     windowed = below.input if isinstance(below, Filter) else below
     assert isinstance(windowed, WindowTableFunction)
-    if isinstance(windowed.window, SessionWindow):
+    if not windowed.window.has_slices:
         refuse("several grouping sets over SESSION are not supported on slices")
     windows = {c.name.lower() for c in windowed.schema[-3:]}
     positions: list[int] = []

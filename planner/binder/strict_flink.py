@@ -8,7 +8,6 @@ from sqlglot import exp
 
 from planner.nodes.logical import Node, WindowAggregate, WindowRank, WindowTableFunction
 from planner.sql.build import to_sql
-from planner.sql.intervals import render_duration
 from planner.sql.nodes import (
     BEHIND,
     LENIENCIES,
@@ -20,7 +19,8 @@ from planner.sql.nodes import (
     position_of,
 )
 from runtime.errors import AnalysisError, Position
-from runtime.spec.windows import Hop, SessionWindow, Tumble, Window
+from runtime.windows import Window
+from runtime.windows.intervals import render_duration
 
 _PARAMETERS = ("size", "slide", "step", "gap", "offset")
 _UNITS = frozenset("SECOND MINUTE HOUR DAY WEEK".split())
@@ -77,9 +77,11 @@ def check_function(function: WindowFunctionCall, window: Window, sql: str) -> No
     for parameter in _PARAMETERS:
         if function.args.get(parameter) is not None:
             _check_interval(function.args[parameter], sql)
-    if isinstance(window, Tumble) and abs(window.offset_us) >= window.size_us:
-        size, rest = map(render_duration, (window.size_us, window.offset_us % window.size_us))
-        message = f"the offset of TUMBLE must be shorter than its size, {size}"
+    if not window.has_slices or window.is_calendar or not window.tiles:
+        return
+    if abs(window.offset_us) >= window.stride.us:
+        rest = render_duration(window.offset_us % window.stride.us)
+        message = f"the offset of TUMBLE must be shorter than its size, {window.stride.text}"
         hint = f"use the offset {rest} for the same windows"
         raise strict_error(message, function.args["offset"], sql, hint)
 
@@ -155,8 +157,8 @@ def check_plan(plan: Node, is_stream: bool) -> None:
     Raises:
         AnalysisError: Flink rejects a window. Has no position, which plans do not record.
     """
-    window = getattr(plan, "window", None)
-    if isinstance(window, SessionWindow) and not is_stream:
+    window: Window | None = getattr(plan, "window", None)
+    if window is not None and not window.has_slices and not is_stream:
         raise AnalysisError(
             _flink_error("SESSION windows are supported on streams only"),
             hint="SET 'sqlwin.strict-flink' = 'false'",
@@ -174,11 +176,11 @@ def check_plan(plan: Node, is_stream: bool) -> None:
 
 def _check_aggregate(node: WindowAggregate, is_stream: bool) -> None:
     window = node.window
-    if isinstance(window, Hop) and is_stream and window.size_us % window.slide_us:
+    if is_stream and window.has_slices and window.length and len(window.slice_widths_us) > 1:
         raise AnalysisError(
             _flink_error(
-                f"the size of HOP, {render_duration(window.size_us)}, must be a multiple "
-                f"of its slide, {render_duration(window.slide_us)},"
+                f"the size of HOP, {window.length.text}, must be a multiple "
+                f"of its slide, {window.stride.text},"
             ),
             hint="use a slide that divides the size, or SET 'sqlwin.strict-flink' = 'false'",
         )

@@ -39,7 +39,6 @@ from planner.sql.nodes import WindowFunctionCall, name_of_columns, span_of
 from planner.sql.parts import has_other_parts, lone_source, select_from_same
 from planner.streams.tables import streams_of
 from runtime.refusal import refuse
-from runtime.spec.windows import SessionWindow
 
 # Clauses that a SELECT DISTINCT must not have to be rewritten as a grouping
 _NOT_DISTINCT = ("group", "having", "qualify", "windows")
@@ -238,7 +237,7 @@ def _filter(select: exp.Select, block: GroupingBlock, relations: Relations, scop
         window_columns = {c.name.lower() for c in windowed.schema[-3:]}
         if any(column_names(part) & window_columns for part in nested):
             refuse("a subquery in WHERE reads window columns")
-        if isinstance(windowed.window, SessionWindow):
+        if not windowed.window.has_slices:
             refuse("a subquery in WHERE would remove rows from sessions")
         data = windowed.input
         condition = exp.Where(this=exp.and_(*nested))

@@ -16,33 +16,16 @@ from planner.nodes.logical import (
     columns_of,
 )
 from planner.sql.build import alias, column, is_timestamp, to_sql
-from planner.sql.intervals import (
-    fold_interval,
-    is_in_weeks,
-    render_duration,
-    render_months,
-)
+from planner.sql.intervals import fold_interval, is_in_weeks
 from planner.sql.nodes import WINDOW_COLUMNS, WindowFunctionCall, error_at, position_of, span_of
 from planner.sql.render import SparkSql
 from runtime.errors import AnalysisError, ErrorKind, nearest
 from runtime.shown_types import shown_type
-from runtime.spec.intervals import IntervalValue
 from runtime.spec.table import Column
-from runtime.spec.windows import (
-    DAY_US,
-    LONGEST_MONTH_US,
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    Cumulate,
-    Hop,
-    SessionWindow,
-    Tumble,
-    Window,
-)
-
-# More windows per row than this indicate a mistyped size: a year by the second has 31 million.
-MAX_WINDOWS_PER_ROW = 10_000_000
+from runtime.windows import FUNCTIONS, Window
+from runtime.windows.intervals import IntervalValue
+from runtime.windows.times import DAY_US
+from runtime.windows.tumble import tumble_of
 
 # 1 January 1970 was a Thursday.
 _MONDAY_US = -3 * DAY_US
@@ -54,107 +37,19 @@ def window_of(function: WindowFunctionCall, sql: str) -> Window:
     Raises:
         AnalysisError: An argument is not a constant interval, or the sizes are inconsistent.
     """
-    return _Parameters(function, sql).window()
+    arguments = _Arguments(function, sql)
+    if function.kind == "GAP_FILL":
+        return tumble_of(arguments, "step")
+    return FUNCTIONS[function.kind].window(arguments)
 
 
-class _Parameters:
-    """Arguments of one window function."""
+class _Arguments:
+    """Arguments of one call; see `runtime.windows.arguments`."""
 
     def __init__(self, function: WindowFunctionCall, sql: str) -> None:
         self.function = function
         self.kind = function.kind
         self.sql = sql
-
-    def window(self) -> Window:
-        if self.kind == "TUMBLE":
-            return self._tumble()
-        if self.kind == "HOP":
-            return self._hop()
-        if self.kind == "CUMULATE":
-            return self._cumulate()
-        if self.kind == "GAP_FILL":
-            return self._tumble("step")
-        gap = self._positive("gap")
-        if gap.months:
-            raise self._error(
-                "gap",
-                f"the gap of SESSION must have a fixed length, but {_text(gap)} does not",
-                "use days: INTERVAL '30' DAYS",
-            )
-        return SessionWindow(gap.us)
-
-    def _tumble(self, parameter: str = "size") -> Tumble | CalendarTumble:
-        size = self._positive(parameter)
-        offset = self._offset(size, parameter)
-        if size.months:
-            return CalendarTumble(size.months, offset.months % size.months, offset.us)
-        return Tumble(size.us, offset.us)
-
-    def _hop(self) -> Hop | CalendarHop:
-        slide, size = self._positive("slide"), self._positive("size")
-        if bool(slide.months) != bool(size.months):
-            raise self._error(
-                "slide",
-                "the slide and the size of HOP must both be calendar months or both "
-                f"fixed lengths: slide {_text(slide)}, size {_text(size)}",
-                "use months, quarters or years for both, or weeks, days or smaller units for both",
-            )
-        offset = self._offset(slide, "slide")
-        if slide.months:
-            hop = CalendarHop(slide.months, size.months, offset.months % slide.months, offset.us)
-            windows = -(-hop.size_months // hop.slide_months)
-        else:
-            windows = -(-size.us // slide.us)
-        if windows > MAX_WINDOWS_PER_ROW:
-            raise self._error(
-                "slide",
-                f"HOP would assign every row to {windows:,} windows: size {_text(size)}, "
-                f"slide {_text(slide)}",
-                f"the maximum is {MAX_WINDOWS_PER_ROW:,} windows per row: use a longer slide",
-            )
-        return hop if slide.months else Hop(slide.us, size.us, offset.us)
-
-    def _cumulate(self) -> Cumulate | CalendarCumulate:
-        step, size = self._positive("step"), self._positive("size")
-        self._check_step(step, size)
-        offset, on_update = self._offset(size, "size"), self._emit_only_on_update()
-        if not size.months:
-            window: Cumulate | CalendarCumulate = Cumulate(step.us, size.us, offset.us, on_update)
-        else:
-            window = CalendarCumulate(
-                size.months, step.months, step.us, offset.months % size.months, offset.us, on_update
-            )
-        if window.slices_per_window > MAX_WINDOWS_PER_ROW:
-            raise self._error(
-                "step",
-                f"CUMULATE would assign a row to {window.slices_per_window:,} windows",
-                f"the maximum is {MAX_WINDOWS_PER_ROW:,} windows per row: use a longer step",
-            )
-        return window
-
-    def _check_step(self, step: IntervalValue, size: IntervalValue) -> None:
-        sizes = f"step {_text(step)}, size {_text(size)}"
-        hint = "CUMULATE takes the step first, then the maximum size, a multiple of the step"
-        if step.months and not size.months:
-            raise self._error(
-                "step",
-                f"the size of CUMULATE must be in months if the step is: {sizes}",
-                f"{hint}; they look swapped",
-            )
-        if size.months and step.us:
-            # Any step is valid, because the last one of a window is cut off at its end.
-            if step.us < size.months * LONGEST_MONTH_US:
-                return
-            raise self._error(
-                "step", f"the step of CUMULATE must be shorter than the size: {sizes}", hint
-            )
-        length, step_length = (size.months, step.months) if size.months else (size.us, step.us)
-        if length % step_length:
-            if step_length > length and step_length % length == 0:
-                hint += "; they look swapped"
-            raise self._error(
-                "step", f"the size of CUMULATE must be a multiple of the step: {sizes}", hint
-            )
 
     def _interval(self, parameter: str) -> IntervalValue:
         expr = self.function.args[parameter]
@@ -165,24 +60,24 @@ class _Parameters:
             error.sql = self.sql
             raise
 
-    def _positive(self, parameter: str) -> IntervalValue:
+    def positive(self, parameter: str) -> IntervalValue:
         value = self._interval(parameter)
         if value.months and value.us:
-            raise self._error(
+            raise self.error(
                 parameter,
                 f"the {parameter} of {self.kind} must be in months or a fixed length, "
-                f"but {_text(value)} mixes both",
+                f"but {value.text} mixes both",
                 "use months, quarters or years, or weeks, days or smaller units",
             )
         if value.months < 0 or value.us < 0 or not (value.months or value.us):
-            raise self._error(
+            raise self.error(
                 parameter,
-                f"the {parameter} of {self.kind} must be positive, not {_text(value)}",
+                f"the {parameter} of {self.kind} must be positive, not {value.text}",
                 f"for example INTERVAL '10' MINUTE as the {parameter}",
             )
         return value
 
-    def _offset(self, stride: IntervalValue, parameter: str) -> IntervalValue:
+    def offset(self, stride: IntervalValue, parameter: str) -> IntervalValue:
         """Return the offset. Weeks start on Monday and therefore have a default offset.
 
         Args:
@@ -193,36 +88,30 @@ class _Parameters:
         if self.function.args.get("offset"):
             offset = self._interval("offset")
         if offset.months and not stride.months:
-            raise self._error(
+            raise self.error(
                 "offset",
                 f"the offset of {self.kind} cannot be in months if the {parameter} is "
-                f"{_text(stride)}",
+                f"{stride.text}",
                 "use weeks, days, hours, minutes or seconds for the offset",
             )
         if is_in_weeks(self.function.args[parameter]):
             return IntervalValue(0, offset.us + _MONDAY_US)
         return offset
 
-    def _emit_only_on_update(self) -> bool:
-        flag = self.function.args.get("emitonlyonupdate")
+    def flag(self, parameter: str) -> bool:
+        flag = self.function.args.get(parameter)
         if flag is None:
             return False
         if not isinstance(flag, exp.Boolean):
-            raise self._error(
-                "emitonlyonupdate",
-                "EMITONLYONUPDATE must be TRUE or FALSE",
-                "use EMITONLYONUPDATE => true",
+            raise self.error(
+                parameter,
+                f"{parameter.upper()} must be TRUE or FALSE",
+                f"use {parameter.upper()} => true",
             )
         return bool(flag.this)
 
-    def _error(self, parameter: str, message: str, hint: str) -> AnalysisError:
+    def error(self, parameter: str, message: str, hint: str) -> AnalysisError:
         return error_at(self.sql, message, self.function.args[parameter], hint=hint)
-
-
-def _text(value: IntervalValue) -> str:
-    if not value.months:
-        return render_duration(value.us)
-    return render_months(value.months) + (f" {render_duration(value.us)}" if value.us else "")
 
 
 # -- columns ---------------------------------------------------------------------------------------
@@ -260,8 +149,7 @@ def window_node(
         old = [c.name for c in source.schema]
         source, columns, time = apply_column_names(function, source, time, sql)
         partition = tuple(source.schema[old.index(name)].name for name in partition)
-    if isinstance(window, SessionWindow):
-        window = replace(window, partition=partition)
+    window = window.with_partition(partition)
     added = (
         Column(columns.start, "timestamp_ntz", False),
         Column(columns.end, "timestamp_ntz", False),

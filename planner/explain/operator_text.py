@@ -11,7 +11,6 @@ from sqlglot import exp
 from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.logical import AggregateCall, NamedExpr, Node, WindowKey
 from planner.sql.build import to_sql
-from planner.sql.intervals import render_duration
 from planner.sql.render import quote_string
 from runtime.spec.aggregates import (
     Accumulator,
@@ -26,7 +25,8 @@ from runtime.spec.aggregates import (
     WithResult,
 )
 from runtime.spec.scan import ScanSource
-from runtime.spec.windows import window_kind
+from runtime.windows.base import BaseWindow
+from runtime.windows.intervals import render_duration
 
 
 @dataclass(frozen=True)
@@ -159,13 +159,14 @@ def _value_texts(name: str, value: Any) -> list[str]:
         case int() if name.endswith("_us"):
             return [render_duration(value)]
     if is_dataclass(value) and type(value).__module__.startswith("runtime."):
+        name = value.function if isinstance(value, BaseWindow) else type(value).__name__
         parts = []
         for part in fields(value):
             inner = getattr(value, part.name)
             texts = _value_texts(part.name, inner) if inner else []
             if texts:
                 parts.append(f"{part.name.removesuffix('_us')}=[{', '.join(texts)}]")
-        return [f"{window_kind(value)}({', '.join(parts)})"]
+        return [f"{name}({', '.join(parts)})"]
     return [str(value)]
 
 

@@ -21,7 +21,7 @@ from planner.explain.operator_text import (
     without_back_quotes,
 )
 from planner.explain.windows import attached_text, window_text
-from planner.materialized.form import expression_text, grid_text, time_text
+from planner.materialized.form import expression_text, time_text
 from planner.materialized.windows import range_of_slices
 from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.logical import (
@@ -56,13 +56,13 @@ from planner.nodes.physical import (
 )
 from planner.sql.build import bare_column, conjunction, star_leaves_out, to_sql
 from planner.sql.flink_functions import with_current_watermarks
-from planner.sql.intervals import render_duration
 from runtime.plan.exchange import SliceLevel
 from runtime.spec.expressions import FirstRows, columns_of
 from runtime.spec.figures import count_text
 from runtime.spec.filling import GapFilling
 from runtime.spec.materialized import SLICE_END
-from runtime.spec.windows import SessionWindow, Window
+from runtime.windows import Window
+from runtime.windows.intervals import render_duration
 
 
 def logical_operators(node: Node) -> list[Operator]:
@@ -122,7 +122,7 @@ def physical_operators(node: Node) -> list[Operator]:
             names = [*_names(node.keys), *_names(node.window_keys)]
             aggregate = _window_aggregate("WindowAggregate", node)
             expanded = operator("WindowTableFunction", window=window)
-            if isinstance(node.window, SessionWindow):
+            if not node.window.has_slices:
                 # The rows of a group are in the task of their partition.
                 return [aggregate, expanded, *_session_exchange(node.window)]
             return [aggregate, operator("Exchange", distribution=_hash(names)), expanded]
@@ -274,7 +274,7 @@ def _slice_scan(node: SliceScan) -> Operator:
         "SliceScan",
         table=table.name,
         version=str(table.version),
-        slices=grid_text(table.form.grid),
+        slices=table.form.grid.grid_text,
         rows=f"{node.rows.files.n_rows:,}",
         tail=count_text(tail, "files") if tail else None,
         after=None if after is None else time_text(after),
@@ -297,7 +297,7 @@ def _window_aggregate(name: str, node: WindowAggregate) -> Operator:
 
 def _session_exchange(window: Window) -> list[Operator]:
     """Return the exchange that brings the rows of a session into one task."""
-    if not isinstance(window, SessionWindow):
+    if window.has_slices:
         return []
     return [operator("Exchange", distribution=_hash(window.partition))]
 

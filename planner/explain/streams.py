@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from planner.explain.windows import window_text
 from planner.materialized.form import time_text
 from planner.nodes.logical import INTERVAL_COLUMNS
-from planner.sql.intervals import render_duration
 from planner.streams.slice_store import reason_of_store
 from runtime.plan.local import StreamLocalStep
 from runtime.plan.nodes import PlanNode
@@ -24,15 +23,8 @@ from runtime.plan.streams import (
     WholeWindowsStep,
     watermarked_rows,
 )
-from runtime.spec.windows import (
-    AlignedWindow,
-    CalendarCumulate,
-    CalendarHop,
-    Cumulate,
-    Hop,
-    SessionWindow,
-    Window,
-)
+from runtime.windows import AlignedWindow, Window
+from runtime.windows.intervals import render_duration
 
 
 @dataclass(frozen=True)
@@ -96,7 +88,7 @@ def explain_shared(
     """
     local = step.input
     names = ", ".join(reader.name for reader in step.readers)
-    assert not isinstance(local.window, SessionWindow)
+    assert local.window.has_slices
     width = render_duration(local.window.slice_width_us)
     lines = [
         "== Stream ==",
@@ -112,7 +104,7 @@ def explain_shared(
         window = reader.aggregation.window
         text = window_text(window, f"time_col=[{local.time_column}]")
         lines.append(f"  {reader.name}: {text}: {_late(window, local.mode.late_rows)}")
-        assert not isinstance(window, SessionWindow)
+        assert window.has_slices
         lines.append(f"    {_slice_store(reader.store, window)}")
         read = state_read_text(window, reader.store, _AT_THE_END)
         if read is None and window.slice_width_us > local.window.slice_width_us:
@@ -181,8 +173,8 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
     yield _key_groups(local, key_groups)
     is_updated = firing.is_early or firing.is_late
     results = ", and its emitted results" if is_updated else ""
-    yield f"  state: {_state(local.window, results)}: {_state_columns(local)}"
-    if not isinstance(local.window, SessionWindow):
+    yield f"  state: {local.window.state_text(results)}: {_state_columns(local)}"
+    if local.window.has_slices:
         yield f"  {_slice_store(step.store, local.window)}"
     if (read := state_read_text(local.window, step.store, firing)) is not None:
         yield f"  state read per window: {read}"
@@ -190,7 +182,7 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
         rank = f"rows with {local.mode.first.function} above {local.mode.first.last} in their slice"
         yield f"  dropped while reading: {rank}"
     yield f"  a window is emitted when {followed} reaches its end; {late}"
-    if is_updated and isinstance(local.window, SessionWindow):
+    if is_updated and not local.window.has_slices:
         yield (
             "  emitted again: a session that has grown or merged is -D, and +I with its new "
             "bounds; one with other values is -U and +U"
@@ -272,51 +264,31 @@ def _state_columns(local: StreamLocalStep) -> str:
     return ", ".join([*local.keys, local.slice_end, *columns])
 
 
-def _state(window: Window, results: str = "") -> str:
-    """Return the contents of the state, with `results` after a session."""
-    if isinstance(window, SessionWindow):
-        return f"one partial per key and open session{results}"
-    if window.slices_per_window == 1:
-        return "one partial per key and open window"
-    width = render_duration(window.slice_width_us)
-    return (
-        f"one partial per key and live slice of {width}, at most {window.slices_per_window} per "
-        "window"
-    )
-
-
 def _slice_store(store: SliceStoreKind, window: AlignedWindow) -> str:
     return f"slice store: {store.value}, because {reason_of_store(store, window)}"
 
 
 def state_read_text(window: Window, store: SliceStoreKind, firing: Firing) -> str | None:
     """Return the state read to emit a window; None for one slice or session per key."""
-    match window:
-        case Cumulate() | CalendarCumulate() if window.slices_per_window > 1:
-            if store is SliceStoreKind.RUNNING_TOTALS:
-                return (
-                    "the running total and the last step; for late rows, all steps since theirs; "
-                    "with few rows, the total of the closed steps and all later steps"
-                )
-            return "the running total and the last step"
-        case Hop() | CalendarHop() if store is SliceStoreKind.RUNNING_AGGREGATES:
-            read = "three partials per key, from running aggregates; with few rows, all its slices"
-            if firing.is_late:
-                read += "; the same for late rows, all its slices for very late ones"
-            if firing.is_early:
-                read += (
-                    "; for early results, all slices of the windows with new rows, read together"
-                )
-            return read
-        case Hop() | CalendarHop() if window.slices_per_window > 1:
-            return "all its slices"
-    return None
+    if not window.has_slices or window.slices_per_window == 1:
+        return None
+    if window.grows:
+        if store is SliceStoreKind.RUNNING_TOTALS:
+            return (
+                "the running total and the last step; for late rows, all steps since theirs; "
+                "with few rows, the total of the closed steps and all later steps"
+            )
+        return "the running total and the last step"
+    if store is not SliceStoreKind.RUNNING_AGGREGATES:
+        return "all its slices"
+    read = "three partials per key, from running aggregates; with few rows, all its slices"
+    if firing.is_late:
+        read += "; the same for late rows, all its slices for very late ones"
+    if firing.is_early:
+        read += "; for early results, all slices of the windows with new rows, read together"
+    return read
 
 
 def _late(window: Window, target: str | None) -> str:
     fate = "dropped and counted" if target is None else f"counted and written to {target}"
-    if isinstance(window, SessionWindow):
-        return f"a row is late if it belongs to no open session; late rows are {fate}"
-    if window.slices_per_window == 1:
-        return f"rows that arrive later are late; late rows are {fate}"
-    return f"a row is late once all windows of its slice are emitted; late rows are {fate}"
+    return window.late_text(fate)

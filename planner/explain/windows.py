@@ -12,48 +12,30 @@ from planner.nodes.physical import (
     SharedExchange,
     SharedSlices,
 )
-from planner.sql.intervals import render_duration, render_months
-from runtime.spec.windows import (
-    DAY_US,
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    CalendarWindow,
-    Cumulate,
-    Hop,
-    SessionWindow,
-    Window,
-    window_kind,
-)
+from runtime.windows import Window
+from runtime.windows.intervals import render_duration
 
 
 def window_text(window: Window, source: str) -> str:
     """Return a window as Flink prints it: `HOP(time_col=[ts], size=[10 min], slide=[5 min])`."""
-    months = {k: render_months(v) for k, v in months_parameters(window).items()}
-    lengths = {k: render_duration(v) for k, v in window_parameters(window).items()}
-    offset = " ".join(texts.pop("offset") for texts in (months, lengths) if "offset" in texts)
-    shown_parameters = {**months, **lengths, **({"offset": offset} if offset else {})}
-    texts = [source, *(f"{name}=[{text}]" for name, text in shown_parameters.items())]
-    if isinstance(window, SessionWindow) and window.partition:
+    # an offset is last, and lengths in months are before others
+    shown = sorted(
+        window.parameters.items(), key=lambda item: (item[0] == "offset", not item[1].months)
+    )
+    texts = [source, *(f"{name}=[{length.text}]" for name, length in shown)]
+    if window.partition:
         texts.append(f"partition keys=[{', '.join(window.partition)}]")
-    return f"{window_kind(window)}({', '.join(texts)})"
+    return f"{window.function}({', '.join(texts)})"
 
 
 def window_parameters(window: Window) -> dict[str, int]:
     """Return the non-zero parameters of a window in microseconds, under EXPLAIN's names."""
-    return _parameters(window, "us")
+    return {name: length.us for name, length in window.parameters.items() if length.us}
 
 
 def months_parameters(window: Window) -> dict[str, int]:
     """Return the non-zero parameters of a calendar window in months."""
-    return _parameters(window, "months")
-
-
-def _parameters(window: Window, unit: str) -> dict[str, int]:
-    size = "max_size" if isinstance(window, Cumulate | CalendarCumulate) else "size"
-    names = {"size": size, "slide": "slide", "step": "step", "gap": "gap", "offset": "offset"}
-    values = {shown: getattr(window, f"{name}_{unit}", 0) for name, shown in names.items()}
-    return {name: value for name, value in values.items() if value}
+    return {name: length.months for name, length in window.parameters.items() if length.months}
 
 
 def attached_text(window: AttachedWindow) -> str:
@@ -100,22 +82,23 @@ def _entries(
 
 def _entry(node: Node, window: Window, operator: str) -> WindowEntry:
     time_column = getattr(node, "time_column", None)
-    widths, lines, copies = slice_widths_us(window), tuple[str, ...](), None
+    widths, lines, copies = window.slice_widths_us, tuple[str, ...](), None
     if isinstance(node, GlobalWindowAggregate):
         time_column = getattr(_local(node.input), "time_column", None)
         lines = tuple(_slices(node))
     elif isinstance(node, OnePhaseWindowAggregate | WindowTableFunction):
         text = window_text(window, f"time_col=[{time_column}]")
-        widths, lines, copies = (), (f"{text}: {_copies_text(window)}",), _copies(window)
+        widths, lines = (), (f"{text}: {window.copies_text()}",)
+        copies = window.windows_per_row
     return WindowEntry(
         operator,
-        window_kind(window),
+        window.function,
         window_parameters(window),
         months_parameters(window),
         time_column,
         getattr(node, "time_type", None),
         widths,
-        getattr(window, "slices_per_window", None) if widths else None,
+        window.slices_per_window if widths else None,
         copies,
         lines,
     )
@@ -129,80 +112,17 @@ def _local(exchange: Node) -> Node:
     return node
 
 
-def slice_widths_us(window: Window) -> tuple[int, ...]:
-    """Return a window's slice widths in cyclic order.
-
-    HOP has two if its size is not a multiple of its slide.
-    """
-    if isinstance(window, Hop) and window.size_us % window.slide_us:
-        rest = window.size_us % window.slide_us
-        return tuple(sorted((rest, window.slide_us - rest), reverse=True))
-    if isinstance(window, CalendarWindow):
-        return ()
-    width: int | None = getattr(window, "slice_width_us", None)
-    return () if width is None else (width,)
-
-
-def _calendar_width(window: CalendarWindow) -> str:
-    """Return the uneven slice widths of a calendar window as text."""
-    if isinstance(window, CalendarTumble):
-        return render_months(window.size_months)
-    if isinstance(window, CalendarCumulate):
-        if window.step_us:
-            is_even = DAY_US % window.step_us == 0
-            less = "" if is_even else ", or less for the last slice of a window"
-            return render_duration(window.step_us) + less
-        return render_months(window.step_months)
-    widths = slice_widths_us(Hop(window.slide_months, window.size_months))
-    return " and ".join(map(render_months, widths)) + (", alternating" if len(widths) > 1 else "")
-
-
 def _slices(node: GlobalWindowAggregate) -> Iterator[str]:
     window, local = node.window, node.input.inputs[0]
-    if isinstance(window, SessionWindow):
-        yield from _session_pieces(node, window)
-        return
-    widths, count = slice_widths_us(window), str(window.slices_per_window)
-    width = " and ".join(render_duration(w) for w in widths)
-    if len(widths) > 1:
-        width += ", alternating"
-    if isinstance(window, CalendarWindow):
-        width = _calendar_width(window)
     yield f"{window_text(window, f'slice_end=[{node.slice_end}]')}:"
-    yield f"  slice width: {width}"
-    plural = "slice" if count == "1" else "slices"
-    up_to = "up to " if isinstance(window, Cumulate | CalendarCumulate) else ""
-    yield f"  a window consists of {up_to}{count} {plural}; each row is aggregated once"
+    for line in window.slice_lines():
+        yield f"  {line}"
     if isinstance(local, SharedExchange):
         yield f"  {_sharing(node.input, local)}"
     columns = ", ".join(c.name for c in node.input.schema)
-    yield f"  the exchange carries one row per key and non-empty slice: {columns}"
-    if isinstance(window, Hop) and window.slide_us > window.size_us:
-        yield (
-            "  advice: the slide is longer than the size, so rows between windows are in no "
-            "window; the slide argument comes before the size"
-        )
-
-
-def _session_pieces(node: GlobalWindowAggregate, window: SessionWindow) -> Iterator[str]:
-    yield f"{window_text(window, f'slice_end=[{node.slice_end}]')}:"
-    yield (
-        f"  rows of one key are first aggregated in pieces of {render_duration(window.gap_us)}, "
-        "the gap; each row is aggregated once"
-    )
-    yield "  sessions are merged from these pieces, by the times of their first and last rows"
-    columns = ", ".join(c.name for c in node.input.schema)
-    yield f"  the exchange carries one row per key and non-empty piece: {columns}"
-    others = [key for key in node.keys if key not in window.partition]
-    if others:
-        yield (
-            f"  sessions span all rows{_partition_text(window)}; within a session, rows are "
-            f"grouped by {', '.join(others)}"
-        )
-
-
-def _partition_text(window: SessionWindow) -> str:
-    return f" of one {', '.join(window.partition)}" if window.partition else ""
+    yield f"  the exchange carries one row per key and non-empty {window.piece}: {columns}"
+    for line in window.note_lines(node.keys):
+        yield f"  {line}"
 
 
 def _sharing(reader: Node, shared: SharedExchange) -> str:
@@ -212,24 +132,3 @@ def _sharing(reader: Node, shared: SharedExchange) -> str:
         return f"other windows read the same slices (reuse_id=[{shared.number}])"
     finer = render_duration(shared.levels[level.source].width_us)
     return f"the slices are merged from slices of {finer} (reuse_id=[{shared.number}])"
-
-
-def _copies(window: Window) -> int:
-    if isinstance(window, SessionWindow):
-        return 1
-    if isinstance(window, Hop):
-        return -(-window.size_us // window.slide_us)
-    if isinstance(window, CalendarHop):
-        return -(-window.size_months // window.slide_months)
-    return window.slices_per_window
-
-
-def _copies_text(window: Window) -> str:
-    if isinstance(window, SessionWindow):
-        return (
-            f"each row is in one session; one task sorts the rows{_partition_text(window)} by time"
-        )
-    count = _copies(window)
-    if count == 1:
-        return "each row is in at most one window"
-    return f"each row is copied into up to {count:,} windows"

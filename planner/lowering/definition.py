@@ -42,7 +42,6 @@ from runtime.refusal import Refusal, refuse
 from runtime.spec.expressions import Expression
 from runtime.spec.filling import FillLinear
 from runtime.spec.table import Column
-from runtime.spec.windows import CalendarCumulate, Cumulate, window_kind
 
 _DEFINED = (
     DefinedGroups
@@ -100,7 +99,7 @@ class _DefinitionLowering(GivenTablesLowering):
     def window_rows_here(self, node: WindowTableFunction) -> Relation:
         """Return rows copied into their windows."""
         window = node.window
-        if isinstance(window, Cumulate | CalendarCumulate) and window.emit_only_on_update:
+        if window.emit_only_on_update:
             refuse("EMITONLYONUPDATE leaves windows out")
         below = self.project(self.node(node.input), node.input.schema)
         names = (node.columns.start, node.columns.end, node.columns.time)
@@ -108,7 +107,7 @@ class _DefinitionLowering(GivenTablesLowering):
         whole = self.relation_of(rows, node.schema)
         if node.time_type == "timestamp_ntz":
             return whole
-        instant = Refusal(f"{names[2]} of {window_kind(window)} is an instant")
+        instant = Refusal(f"{names[2]} of {window.function} is an instant")
         columns = {**whole.scan.columns, names[2].lower(): instant}
         return replace(whole, scan=replace(whole.scan, columns=columns))
 

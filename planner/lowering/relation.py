@@ -45,7 +45,9 @@ from runtime.spec.expressions import ColumnRef, Constant, Expression, column_ref
 from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
 from runtime.spec.table import Column
-from runtime.spec.windows import DAY_US, Tumble, Window
+from runtime.windows import Window
+from runtime.windows.times import DAY_US
+from runtime.windows.tumble import Tumble
 
 # Names inside a plan. Columns of tables and queries never begin with a dollar sign.
 START, END, TIME = "$window_start", "$window_end", "$window_time"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.sql.build import cast_as, column, function_call, literal
-from runtime.spec.windows import CalendarCumulate, Cumulate, Window
+from runtime.windows import AlignedWindow, Window
 
 
 def is_updated(window: Window, time_column: str, start: str, end: str) -> exp.Expr | None:
@@ -17,27 +17,28 @@ def is_updated(window: Window, time_column: str, start: str, end: str) -> exp.Ex
         start: Column with the start of the window.
         end: Column with the end of the window.
     """
-    if not isinstance(window, Cumulate | CalendarCumulate) or not window.emit_only_on_update:
+    if not window.has_slices or not window.emit_only_on_update:
         return None
     time = cast_as(column(time_column), "TIMESTAMP_NTZ")
     own_start = _step_start(window, column(start), column(end))
     return function_call("BOOL_OR", exp.GTE(this=time, expression=own_start))
 
 
-def _step_start(window: Cumulate | CalendarCumulate, start: exp.Expr, end: exp.Expr) -> exp.Expr:
+def _step_start(window: AlignedWindow, start: exp.Expr, end: exp.Expr) -> exp.Expr:
     """Return the start of the last step of a window."""
-    if isinstance(window, Cumulate):
-        return exp.Sub(this=end, expression=_seconds(literal(window.step_us)))
-    if window.step_months:
+    step = window.stride
+    if not window.is_calendar:
+        return exp.Sub(this=end, expression=_seconds(literal(step.us)))
+    if step.months:
         # steps are counted in whole months, before the offset
         offset = _seconds(literal(window.offset_us))
-        months = function_call("MAKE_YM_INTERVAL", literal(0), literal(window.step_months))
+        months = function_call("MAKE_YM_INTERVAL", literal(0), literal(step.months))
         month = exp.Sub(this=exp.Sub(this=end, expression=offset), expression=months)
         return exp.Add(this=exp.Paren(this=month), expression=offset.copy())
     length = function_call("TIMESTAMPDIFF", exp.Var(this="MICROSECOND"), start, end)
     before = exp.Paren(this=exp.Sub(this=length, expression=literal(1)))
-    n_steps = exp.IntDiv(this=before, expression=literal(window.step_us))
-    elapsed = exp.Mul(this=exp.Paren(this=n_steps), expression=literal(window.step_us))
+    n_steps = exp.IntDiv(this=before, expression=literal(step.us))
+    elapsed = exp.Mul(this=exp.Paren(this=n_steps), expression=literal(step.us))
     return exp.Add(this=start.copy(), expression=_seconds(elapsed))
 
 

@@ -61,7 +61,6 @@ from runtime.refusal import refuse
 from runtime.shown_types import shown_type
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.table import Column
-from runtime.spec.windows import SessionWindow
 
 # Function that returns the local stage over rows of other nodes
 RowsStage = Callable[[LocalWindowAggregate, Slicing], Partials]
@@ -223,11 +222,10 @@ class WindowsLowering(SelectLowering):
         """Return rows copied into their windows."""
         if node.time_type == "proctime":
             refuse("Spark computes windows of processing time")
-        if isinstance(node.window, SessionWindow):
-            partition = {name.lower() for name in node.window.partition}
-            for part in node.input.schema:
-                if part.name.lower() in partition and not is_flat_type(part.type):
-                    refuse(f"only Spark can partition by {part.name}, {shown_type(part.type)}")
+        partition = {name.lower() for name in node.window.partition}
+        for part in node.input.schema:
+            if part.name.lower() in partition and not is_flat_type(part.type):
+                refuse(f"only Spark can partition by {part.name}, {shown_type(part.type)}")
         below = self.project(self.node(node.input), node.input.schema)
         names = (node.columns.start, node.columns.end, node.columns.time)
         rows = WindowedRows(below, node.window, node.time_column, node.time_type, self.zone, names)

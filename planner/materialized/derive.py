@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from planner.arrow.literals import wall_clock_bound_us
 from planner.arrow.partials import LocalExpressions
 from planner.materialized.form import (
-    consists_of,
     expression_text,
-    grid_text,
     partial_text,
     slice_grid,
     time_bounds_us,
@@ -23,7 +21,6 @@ from runtime.refusal import refuse
 from runtime.spec.aggregates import Merge, MergeMoments, MergeOp, Pick, partial_fields
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, columns_of, terms_of
 from runtime.spec.materialized import LocalForm, SlicePartial
-from runtime.spec.windows import CalendarTumble
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -57,8 +54,8 @@ def derive_from_slices(
     if form.time_zone not in ("", zone):
         refuse(f"its slices use the time zone {form.time_zone}, not {zone}")
     grid = slice_grid(node.window)
-    if not consists_of(grid, form.grid):
-        refuse(f"the windows do not consist of slices of {grid_text(form.grid)}")
+    if not grid.consists_of(form.grid):
+        refuse(f"the windows do not consist of slices of {form.grid.grid_text}")
     conditions = {expression_text(conjunct): conjunct for conjunct in expressions.rows.filters}
     missing = [text for text in form.conditions if text not in conditions]
     if missing:
@@ -141,8 +138,8 @@ class _Bounds:
             return False
         starts, ends = bounds
         for edge in bounds:
-            if edge is not None and not self._is_cut(self._on_wall_clock(edge)):
-                width = grid_text(self._form.grid)
+            if edge is not None and not self._form.grid.is_cut(self._on_wall_clock(edge)):
+                width = self._form.grid.grid_text
                 refuse(
                     f"{expression_text(term)} does not match the bounds of its slices of {width}"
                 )
@@ -152,16 +149,6 @@ class _Bounds:
         if ends is not None:
             self.until.append(self._on_wall_clock(ends))
         return True
-
-    def _is_cut(self, time_us: int) -> bool:
-        """Return whether a slice boundary lies at this wall-clock time."""
-        grid = self._form.grid
-        if not isinstance(grid, CalendarTumble):
-            return (time_us - grid.offset_us) % grid.size_us == 0
-        at = _EPOCH + timedelta(microseconds=time_us - grid.offset_us)
-        month = (at.year - _EPOCH.year) * 12 + at.month - 1
-        is_first = (at.day, at.hour, at.minute, at.second, at.microsecond) == (1, 0, 0, 0, 0)
-        return is_first and (month - grid.offset_months) % grid.size_months == 0
 
     def _on_wall_clock(self, time_us: int) -> int:
         """Convert a time to the slices' wall clock.

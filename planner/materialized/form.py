@@ -6,13 +6,10 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from math import gcd
 
 from planner.arrow.partials import LocalExpressions, local_expressions
 from planner.catalog import Catalog
 from planner.nodes.physical import LocalWindowAggregate
-from planner.nodes.slice_levels import grid_of
-from planner.sql.intervals import render_duration, render_months
 from planner.sql.render import quote_string
 from runtime.plan.local import PartialColumns
 from runtime.refusal import refuse
@@ -31,19 +28,11 @@ from runtime.spec.materialized import (
     SLICE_END,
     LocalForm,
     MaterializedAccumulator,
-    SliceGrid,
     SliceKey,
     SlicePartial,
 )
-from runtime.spec.windows import (
-    DAY_US,
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    SessionWindow,
-    Tumble,
-    Window,
-)
+from runtime.windows import Window
+from runtime.windows.tumble import SliceGrid
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
@@ -103,62 +92,9 @@ def stored_columns(expressions: LocalExpressions, form: LocalForm) -> tuple[tupl
 
 def slice_grid(window: Window) -> SliceGrid:
     """Return the widest uniform slices that make up a window."""
-    match window:
-        case SessionWindow():
-            refuse("SESSION windows cannot be computed from slices")
-        case CalendarTumble():
-            return _months(window.size_months, window.offset_months, window.offset_us)
-        case CalendarHop():
-            width = gcd(window.slide_months, window.size_months)
-            return _months(width, window.offset_months, window.offset_us)
-        case CalendarCumulate():
-            if window.step_us:
-                # A month may start at any midnight, and steps are counted from the start of the
-                # month.
-                width = gcd(window.step_us, DAY_US)
-                return Tumble(width, window.offset_us % width)
-            return _months(window.step_months, window.offset_months, window.offset_us)
-    grid = grid_of(window)
-    return Tumble(grid.width_us, grid.offset_us)
-
-
-def _months(width: int, offset_months: int, offset_us: int) -> CalendarTumble:
-    return CalendarTumble(width, offset_months % width, offset_us)
-
-
-def consists_of(wide: SliceGrid, fine: SliceGrid) -> bool:
-    """Return whether every slice of a grid consists of whole slices of a finer one.
-
-    Example:
-        >>> consists_of(Tumble(60, 30), Tumble(20, 10)), consists_of(Tumble(60, 30), Tumble(20))
-        (True, False)
-    """
-    match wide, fine:
-        case Tumble(), Tumble():
-            apart = wide.offset_us - fine.offset_us
-            return wide.size_us % fine.size_us == 0 and apart % fine.size_us == 0
-        case CalendarTumble(), Tumble():
-            apart = wide.offset_us - fine.offset_us
-            return DAY_US % fine.size_us == 0 and apart % fine.size_us == 0
-        case CalendarTumble(), CalendarTumble():
-            months = wide.offset_months - fine.offset_months
-            return (
-                wide.size_months % fine.size_months == 0
-                and months % fine.size_months == 0
-                and wide.offset_us == fine.offset_us
-            )
-    return False
-
-
-def grid_text(grid: SliceGrid) -> str:
-    """Describe the width of slices, and their origin if not midnight or the start of the year."""
-    if isinstance(grid, CalendarTumble):
-        text = render_months(grid.size_months)
-        if grid.offset_months:
-            text += f" from month {grid.offset_months + 1}"
-    else:
-        text = render_duration(grid.size_us)
-    return f"{text} and {render_duration(grid.offset_us)}" if grid.offset_us else text
+    if not window.has_slices:
+        refuse("SESSION windows cannot be computed from slices")
+    return window.slice_grid
 
 
 # -- conditions ----------------------------------------------------------------------------------

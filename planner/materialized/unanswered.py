@@ -6,16 +6,17 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from planner.materialized.form import consists_of, slice_grid, time_text
+from planner.materialized.form import slice_grid, time_text
 from planner.materialized.windows import range_of_slices
 from planner.nodes.logical import Node, SqlQuery, TableScan
 from planner.nodes.physical import SliceScan
 from planner.optimizer import Trace
-from planner.sql.intervals import render_duration
 from runtime.errors import AnalysisError
 from runtime.refusal import Refusal
 from runtime.spec.materialized import SliceTable, is_inserted_rows, table_of_rows
-from runtime.spec.windows import Tumble, Window
+from runtime.windows import Window
+from runtime.windows.intervals import render_duration
+from runtime.windows.tumble import Tumble
 
 
 def too_wide(plan: Node) -> Iterator[tuple[str, Refusal]]:
@@ -47,11 +48,11 @@ def _out_of_reach(
     for tier in table.reached.tiers:
         if after_us is not None and after_us >= tier.until_us:
             continue
-        assert isinstance(stored_grid, Tumble)
+        assert not stored_grid.is_calendar
         wide = Tumble(tier.width_us, stored_grid.offset_us % tier.width_us)
         edges = [after_us, until_us if until_us is None or until_us < tier.until_us else None]
         is_cut = all(us is None or (us - wide.offset_us) % wide.size_us == 0 for us in edges)
-        if not consists_of(grid, wide) or not is_cut:
+        if not grid.consists_of(wide) or not is_cut:
             width = render_duration(tier.width_us)
             return Refusal(f"its slices up to {time_text(tier.until_us)} are {width} wide")
     return None

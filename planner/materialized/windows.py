@@ -19,15 +19,8 @@ from runtime.spec.expressions import (
 )
 from runtime.spec.materialized import SLICE_END
 from runtime.spec.table import Column
-from runtime.spec.windows import (
-    LONGEST_MONTH_US,
-    WINDOW_TIME_LAG_US,
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    SessionWindow,
-    Window,
-)
+from runtime.windows import Window
+from runtime.windows.times import WINDOW_TIME_LAG_US
 
 
 def merged_types(source: SliceRows, results: Iterable[Column]) -> dict[str, str]:
@@ -109,7 +102,7 @@ def conditions_on_slices(
     on_keys: list[Expression] = []
     after: list[int] = []
     until: list[int] = []
-    size_us = _longest_us(window)
+    size_us = window.longest_us
     for term in (term for condition in filters for term in terms_of(condition)):
         if columns_of(term) and columns_of(term) <= names and not can_fail(term):
             on_keys.append(term)
@@ -146,16 +139,6 @@ def range_of_slices(filters: Iterable[Expression]) -> tuple[int | None, int | No
                 if name == SLICE_END and condition.function in bounds:
                     bounds[condition.function].append(bound)
     return max(bounds[">"], default=None), min(bounds["<="], default=None)
-
-
-def _longest_us(window: Window) -> int | None:
-    """Return an upper bound of the window length."""
-    match window:
-        case SessionWindow():
-            return None
-        case CalendarTumble() | CalendarHop() | CalendarCumulate():
-            return window.size_months * LONGEST_MONTH_US
-    return window.size_us
 
 
 def _bounds(

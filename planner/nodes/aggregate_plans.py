@@ -11,7 +11,7 @@ from planner.catalog import Schema
 from planner.nodes.logical import AggregateCall
 from runtime.spec.aggregates import Accumulator, Average, WindowAggregation
 from runtime.spec.table import Column
-from runtime.spec.windows import Window
+from runtime.windows import Window
 
 
 @dataclass(frozen=True)

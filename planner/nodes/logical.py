@@ -17,7 +17,7 @@ from planner.sql.build import column
 from planner.sql.nodes import TextSpan
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.filling import GapFilling, VersionJoining
-from runtime.spec.windows import CalendarCumulate, Cumulate, Window
+from runtime.windows import Window
 
 AnyNode = TypeVar("AnyNode", bound="Node")
 
@@ -321,7 +321,7 @@ def is_identified(window: Window, roles: Collection[str]) -> bool:
     """
     if "end" in roles or "time" in roles:
         return True
-    return "start" in roles and not isinstance(window, Cumulate | CalendarCumulate)
+    return "start" in roles and not window.grows
 
 
 @dataclass(frozen=True)

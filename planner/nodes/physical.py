@@ -23,7 +23,7 @@ from runtime.spec.expressions import FirstRows
 from runtime.spec.filling import GapFilling, VersionJoining
 from runtime.spec.materialized import SliceTable
 from runtime.spec.scan import ScanSource
-from runtime.spec.windows import Window
+from runtime.windows import Window
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from sqlglot import exp
 from planner.nodes.logical import Filter, Node, Project, SqlQuery
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.sql.build import bare_column, has_only, star_leaves_out
-from runtime.spec.windows import SessionWindow
 
 _CLAUSES = {"expressions", "from_", "kind"}
 
@@ -90,7 +89,7 @@ def distribution(node: Node) -> frozenset[str] | None:
     empty set if all rows are in one task.
     """
     if isinstance(node, GlobalWindowAggregate):
-        keys = node.window.partition if isinstance(node.window, SessionWindow) else node.keys
+        keys = node.keys if node.window.has_slices else node.window.partition
         return frozenset(key.lower() for key in keys)
     if isinstance(node, Filter):
         return distribution(node.input)

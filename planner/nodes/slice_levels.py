@@ -16,10 +16,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 from runtime.plan.exchange import SliceLevel
-from runtime.spec.windows import Cumulate, Hop, Tumble
-
-# Windows whose pieces all have the same width, unlike in calendar windows
-FixedWindow = Tumble | Hop | Cumulate
+from runtime.windows import FixedWindow
 
 # Maximum ratio of slices in the common grid to slices of the separate windows. Rolling up a slice
 # costs about as much as aggregating a few rows, so a much finer common grid would cost more than
@@ -42,14 +39,8 @@ class Grid:
 
 def grid_of(window: FixedWindow) -> Grid:
     """Return the widest grid that the slices of a window consist of."""
-    match window:
-        case Tumble():
-            width = window.size_us
-        case Hop():
-            width = gcd(window.slide_us, window.size_us)
-        case Cumulate():
-            width = window.step_us
-    return Grid(width, window.offset_us % width)
+    grid = window.slice_grid
+    return Grid(grid.size_us, grid.offset_us)
 
 
 def common_grid(grids: Sequence[Grid]) -> Grid:
@@ -62,9 +53,7 @@ def common_grid(grids: Sequence[Grid]) -> Grid:
 
 def slices_per_second(window: FixedWindow) -> float:
     """Return the number of slices per second of a window; paired HOP windows have two per slide."""
-    if isinstance(window, Hop) and window.size_us % window.slide_us:
-        return 2e6 / window.slide_us
-    return 1e6 / window.slice_width_us
+    return len(window.slice_widths_us) * 1e6 / window.stride.us
 
 
 def is_cheaper_together(windows: Sequence[FixedWindow], most: int | None = None) -> bool:

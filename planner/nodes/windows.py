@@ -30,9 +30,8 @@ from planner.nodes.logical import (
 )
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.sql.build import bare_column, is_whole_star, star_leaves_out
-from planner.sql.intervals import render_duration, render_months
 from planner.sql.parts import operands
-from runtime.spec.windows import CalendarHop, Hop, Window
+from runtime.windows import Window
 
 _GAPS = (
     "the slide ({}) of HOP is longer than its size ({}), so rows between two windows "
@@ -73,11 +72,11 @@ def notes_on_windows(node: Node) -> tuple[str, ...]:
     """Return notes about windows that are valid but may be unintended."""
     notes: dict[str, None] = {}
     for below in node.walk_up():
-        match below:
-            case WindowTableFunction(window=Hop(slide_us, size_us)) if slide_us > size_us:
-                notes[_GAPS.format(*map(render_duration, (slide_us, size_us)))] = None
-            case WindowTableFunction(window=CalendarHop(slide, size)) if slide > size:
-                notes[_GAPS.format(*map(render_months, (slide, size)))] = None
+        if not isinstance(below, WindowTableFunction):
+            continue
+        window = below.window
+        if window.has_slices and window.has_gaps and window.length is not None:
+            notes[_GAPS.format(window.stride.text, window.length.text)] = None
     return tuple(notes)
 
 

@@ -20,7 +20,6 @@ from runtime.spec.expressions import ColumnRef, column_refs
 from runtime.spec.materialized import SLICE_END, LocalForm, SliceTable, is_inserted_rows
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
-from runtime.spec.windows import Cumulate, Hop, Tumble
 
 
 def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
@@ -155,7 +154,7 @@ def _answer(
 def _stay_apart(form: LocalForm, node: LocalWindowAggregate, derivation: Derivation) -> bool:
     """Return whether no two stored slices merge into one."""
     grid, window = form.grid, node.window
-    if not isinstance(grid, Tumble) or not isinstance(window, Tumble | Hop | Cumulate):
+    if grid.is_calendar or not window.has_slices or window.is_calendar:
         return False
     read = {key.name for _, key in derivation.keys if isinstance(key, ColumnRef)}
     is_as_wide = window.slice_width_us == grid.slice_width_us

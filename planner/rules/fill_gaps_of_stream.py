@@ -43,15 +43,6 @@ from runtime.shown_types import shown_type
 from runtime.spec.expressions import Constant
 from runtime.spec.filling import FillConstant, GapFilling
 from runtime.spec.table import Column
-from runtime.spec.windows import (
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    Cumulate,
-    Hop,
-    Tumble,
-    Window,
-)
 
 _TIME, _COPIES = "$time", "$copies"
 _ONE_COPY = FillConstant(Constant(1, "bigint"))
@@ -226,7 +217,7 @@ def _filled(node: GapFill, keys: tuple[str, ...], calls: tuple[AggregateCall, ..
     one_phase = OnePhaseWindowAggregate(
         (*node.schema, *added),
         timed,
-        _grid(filling.window),
+        filling.window.tiling,
         _TIME,
         "timestamp_ntz",
         tuple(NamedExpr(key, column(key)) for key in keys),
@@ -251,17 +242,3 @@ def _only_value(value: Column) -> AggregateCall:
     """Return the call that returns the only value of a column."""
     call = function_call("MAX", column(value.name))
     return AggregateCall(value.name, "MAX", call, (column(value.name),), to_sql(call), value.type)
-
-
-def _grid(window: Window) -> Window:
-    """Return windows one after another that end where the given ones do."""
-    match window:
-        case Hop(slide, size, offset):
-            return Tumble(slide, (offset + size) % slide)
-        case Cumulate(step, _, offset):
-            return Tumble(step, offset % step)
-        case CalendarHop(slide, size, offset, offset_us):
-            return CalendarTumble(slide, (offset + size) % slide, offset_us)
-        case CalendarCumulate(step_months=step, offset_months=offset, offset_us=offset_us):
-            return CalendarTumble(step, offset % step, offset_us)
-    return window

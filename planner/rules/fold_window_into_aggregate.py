@@ -15,7 +15,6 @@ from planner.nodes.logical import (
 from planner.optimizer import Options
 from planner.sql.build import bare_column, column_names, to_sql
 from runtime.refusal import Refusal
-from runtime.spec.windows import SessionWindow
 
 
 def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal | None:
@@ -86,8 +85,6 @@ def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal |
 
 def _split_reason(keys: tuple[NamedExpr, ...], windowed: WindowTableFunction) -> str | None:
     """Return why groups would merge or split sessions, or None."""
-    if not isinstance(windowed.window, SessionWindow):
-        return None
     grouped = {key.name for key in keys if bare_column(key.expr)}
     for name in windowed.window.partition:
         if name not in grouped:

@@ -7,7 +7,6 @@ from planner.optimizer import Options
 from planner.streams.buffered_rows import buffered_rows
 from planner.streams.tables import streams_of
 from runtime.refusal import Refusal
-from runtime.spec.windows import SessionWindow
 
 
 def keep_session_rows(node: Node, options: Options) -> Node | Refusal | None:
@@ -35,6 +34,6 @@ def keep_session_rows(node: Node, options: Options) -> Node | Refusal | None:
              AS window_start, end('w$) AS window_end, time('w$) AS window_time])
            +- LogicalTableScan(table=[rides])
     """
-    if not isinstance(node, WindowTableFunction) or not isinstance(node.window, SessionWindow):
+    if not isinstance(node, WindowTableFunction) or node.window.has_slices:
         return None
     return buffered_rows(node, None) if streams_of(node, options.catalog) else None

@@ -17,7 +17,6 @@ from planner.optimizer import Options
 from planner.streams.buffered_rows import with_buffered_rows
 from planner.streams.tables import arrives_at_once
 from runtime.refusal import Refusal
-from runtime.spec.windows import SessionWindow
 
 
 def keep_window_rows(node: Node, options: Options) -> Node | Refusal | None:
@@ -57,8 +56,7 @@ def keep_window_rows(node: Node, options: Options) -> Node | Refusal | None:
         below = node.input
         if not isinstance(below, WindowTableFunction) or arrives_at_once(node, catalog):
             return None
-        is_session = isinstance(below.window, SessionWindow)
-        return with_buffered_rows(node, catalog) if is_session else None
+        return None if below.window.has_slices else with_buffered_rows(node, catalog)
     kinds = WindowRank | WindowDeduplicate | WindowJoin | Aggregate | VersionJoin | GapFill
     if not isinstance(node, kinds):
         return None

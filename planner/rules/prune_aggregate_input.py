@@ -5,7 +5,6 @@ from __future__ import annotations
 from planner.nodes.logical import Node, Project, WindowAggregate, with_needed_columns
 from planner.optimizer import Options
 from planner.sql.build import column_names
-from runtime.spec.windows import SessionWindow
 
 
 def prune_aggregate_input(node: Node, options: Options) -> Node | None:
@@ -32,9 +31,7 @@ def prune_aggregate_input(node: Node, options: Options) -> Node | None:
     """
     if not isinstance(node, WindowAggregate) or isinstance(node.input, Project):
         return None
-    needed = {node.time_column.lower()}
-    if isinstance(node.window, SessionWindow):
-        needed |= {name.lower() for name in node.window.partition}
+    needed = {name.lower() for name in (node.time_column, *node.window.partition)}
     for key in node.keys:
         needed |= column_names(key.expr)
     for call in node.calls:

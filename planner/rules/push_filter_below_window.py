@@ -8,7 +8,6 @@ from planner.nodes.logical import Filter, Node, WindowTableFunction
 from planner.optimizer import Options
 from planner.sql.build import column_names, to_sql
 from runtime.refusal import Refusal
-from runtime.spec.windows import SessionWindow
 
 # Such a function would be evaluated separately for each window of a row.
 _NON_DETERMINISTIC = frozenset(
@@ -51,7 +50,7 @@ def push_filter_below_window(node: Node, options: Options) -> Node | Refusal | N
         for name in (windowed.columns.start, windowed.columns.end, windowed.columns.time)
     }
     partition = None
-    if isinstance(windowed.window, SessionWindow):
+    if not windowed.window.has_slices:
         partition = {name.lower() for name in windowed.window.partition}
     movable, staying, reasons = [], [], []
     for conjunct in node.conjuncts:

@@ -10,7 +10,6 @@ from planner.sql.build import bare_column
 from planner.streams.ranked_rows import path_to_rows, rank_order, ranking
 from runtime.refusal import Refusal
 from runtime.spec.expressions import FirstRows
-from runtime.spec.windows import SessionWindow
 
 
 def push_rank_into_local_aggregate(node: Node, options: Options) -> Node | Refusal | None:
@@ -50,7 +49,7 @@ def push_rank_into_local_aggregate(node: Node, options: Options) -> Node | Refus
     path = path_to_rows(node.input)
     if path is None or path.local.first is not None:
         return None
-    if isinstance(path.local.window, SessionWindow):
+    if not path.local.window.has_slices:
         return Refusal("the length of a session depends on all of its rows")
     by = tuple(path.key(name) for name in node.partition_by)
     orders = []

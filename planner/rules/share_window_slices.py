@@ -20,22 +20,16 @@ from planner.nodes.physical import (
     SharedExchange,
     SharedSlices,
 )
-from planner.nodes.slice_levels import (
-    FixedWindow,
-    Grid,
-    common_grid,
-    grid_of,
-    is_cheaper_together,
-    slice_levels,
-)
+from planner.nodes.slice_levels import Grid, common_grid, grid_of, is_cheaper_together, slice_levels
 from planner.optimizer import Options, Trace
 from planner.sql.build import column_names, to_sql
-from planner.sql.intervals import render_duration
 from planner.streams.sharing import MAX_READERS, MAX_SLICES, stream_obstacle
 from planner.streams.tables import streams_of
 from runtime.refusal import Refusal
 from runtime.spec.aggregates import Distinct, ListAgg, Merge, MergeMoments, Pick
-from runtime.spec.windows import Tumble
+from runtime.windows import FixedWindow
+from runtime.windows.intervals import render_duration
+from runtime.windows.tumble import Tumble
 
 # Accumulators whose partials can be merged into wider slices before the exchange.
 _ROLLED_UP = (Merge, Pick, MergeMoments, Distinct)
@@ -159,7 +153,7 @@ class _Aggregation:
     def window(self) -> FixedWindow:
         """The window, which has a fixed width."""
         window = self.node.window
-        assert isinstance(window, FixedWindow)
+        assert window.has_slices and not window.is_calendar
         return window
 
 
@@ -225,7 +219,8 @@ def _groups(
 
 def _obstacle(aggregation: _Aggregation) -> str | None:
     """Return why partials of an aggregation cannot be rolled up to wider slices, or None."""
-    if not isinstance(aggregation.node.window, FixedWindow):
+    window = aggregation.node.window
+    if not window.has_slices or window.is_calendar:
         return "its slices have different widths"
     rolled_up = _ROLLED_UP if aggregation.is_stream else _ROLLED_UP_IN_BATCH
     for plan in aggregation.local.plans:

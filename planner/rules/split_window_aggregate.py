@@ -16,7 +16,6 @@ from planner.optimizer import Options
 from planner.sql.build import is_flat_type, to_sql
 from planner.streams.tables import streams_of
 from runtime.refusal import Refusal, Refused
-from runtime.spec.windows import CalendarTumble, Tumble
 
 
 def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | None:
@@ -77,11 +76,7 @@ def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | Non
         return refused.refusal
     keys = tuple(key.name for key in node.keys)
     distributed_by = distribution(node.input)
-    if (
-        distributed_by is not None
-        and isinstance(node.window, Tumble | CalendarTumble)
-        and not is_stream
-    ):
+    if distributed_by is not None and node.window.tiles and not is_stream:
         read = {k.name.lower() for k in node.keys if k.is_plain_column}
         if distributed_by <= read:
             by = f"by {', '.join(sorted(distributed_by))}" if distributed_by else "to one task"

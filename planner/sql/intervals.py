@@ -10,7 +10,7 @@ from planner.sql.build import is_number_literal
 from planner.sql.nodes import MultiUnitInterval
 from planner.sql.render import RAW, SparkSql
 from runtime.errors import AnalysisError
-from runtime.spec.intervals import (
+from runtime.windows.intervals import (
     ExactInterval,
     IntervalValue,
     decimal,
@@ -78,44 +78,6 @@ def is_in_weeks(expr: exp.Expr) -> bool:
         elif isinstance(interval.this, exp.Literal):
             units += [unit_name(word) for word in interval.this.name.split() if word.isalpha()]
     return bool(units) and all(unit in ("WEEK", "INTERVAL") for unit in units)
-
-
-def render_months(months: int) -> str:
-    """Format a number of months with units.
-
-    Example:
-        >>> [render_months(months) for months in (1, 3, 12, 18, -24)]
-        ['1 month', '3 months', '1 year', '1 year 6 months', '-2 years']
-    """
-    years, rest = divmod(abs(months), 12)
-    parts = [(years, "year"), (rest, "month")]
-    texts = [f"{n} {unit}{'s' if n > 1 else ''}" for n, unit in parts if n]
-    return ("-" if months < 0 else "") + " ".join(texts or ["0 months"])
-
-
-def render_duration(us: int) -> str:
-    """Format a duration exactly, with units.
-
-    Example:
-        >>> [render_duration(us) for us in (600_000_000, 5_400_000_000, 1_500, 0)]
-        ['10 min', '1 h 30 min', '1 ms 500 us', '0 ms']
-    """
-    if us == 0:
-        return "0 ms"
-    rest = abs(us)
-    parts = []
-    for name, width in (
-        ("d", 86_400_000_000),
-        ("h", 3_600_000_000),
-        ("min", 60_000_000),
-        ("s", 1_000_000),
-        ("ms", 1_000),
-        ("us", 1),
-    ):
-        count, rest = divmod(rest, width)
-        if count:
-            parts.append(f"{count} {name}")
-    return ("-" if us < 0 else "") + " ".join(parts)
 
 
 def _fold(expr: exp.Expr) -> ExactInterval | Fraction:

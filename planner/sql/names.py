@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from planner.sql.nodes import COLUMN_PREFIX, WindowFunctionCall, error_at
 from runtime.errors import AnalysisError, ErrorKind, nearest
+from runtime.windows import FUNCTIONS
 
 
 def hint_at_late_name(error: AnalysisError, query: exp.Query, sql: str) -> AnalysisError:
@@ -30,7 +31,7 @@ def hint_at_late_name(error: AnalysisError, query: exp.Query, sql: str) -> Analy
     return error
 
 
-_WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION", "GAP_FILL")
+_WINDOW_FUNCTIONS = (*FUNCTIONS, "GAP_FILL")
 
 
 def hint_at_window_name(error: AnalysisError, query: exp.Query, sql: str) -> AnalysisError:

@@ -29,7 +29,6 @@ from planner.streams.tables import arrives_at_once
 from runtime.refusal import Refusal
 from runtime.shown_types import shown_type
 from runtime.spec.table import Column
-from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Window
 
 _COPIES = "$copies"
 
@@ -50,8 +49,7 @@ def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) 
     schema = windowed.schema
     if needed is not None:
         window = windowed.window
-        partition = window.partition if isinstance(window, SessionWindow) else ()
-        apart = {windowed.columns.start, windowed.columns.end, *partition}
+        apart = {windowed.columns.start, windowed.columns.end, *window.partition}
         names = needed | {name.lower() for name in apart}
         schema = tuple(c for c in schema if c.name.lower() in names)
     for col in schema:
@@ -67,7 +65,7 @@ def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) 
     aggregate = WindowAggregate(
         (*schema, Column(_COPIES, "bigint", False)),
         windowed.input,
-        _window_of_all_rows(windowed.window),
+        windowed.window.emitting_all(),
         windowed.time_column,
         windowed.time_type,
         tuple(NamedExpr(name, column(name)) for name, role in roles if role is None),
@@ -126,10 +124,3 @@ def columns_read(node: SqlQuery) -> frozenset[str] | None:
     if any(not isinstance(s.parent, exp.Anonymous | exp.Count) for s in query.find_all(exp.Star)):
         return None
     return column_names(query)
-
-
-def _window_of_all_rows(window: Window) -> Window:
-    """Return the window that is emitted in every step that contains its rows."""
-    if isinstance(window, Cumulate | CalendarCumulate):
-        return replace(window, emit_only_on_update=False)
-    return window

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from planner.sql.build import bare_column
 from planner.sql.wall_clocks import date_format_in
-from runtime.spec.windows import Cumulate, Hop, Tumble, Window
+from runtime.windows import Window
 
 _DAY_US = 86_400_000_000
 # Letters of a pattern that must all be there, and the length of the finest unit that they show
@@ -46,7 +46,7 @@ def column_of_text(
         value, pattern = call.expressions
         name = (bare_column(value) or "").lower()
         unit_us = _unit_us(pattern.name) if pattern.is_string else None
-        step_us = _step_us(window)
+        step_us = window.constant_stride_us if window.has_slices else None
         is_fine = unit_us is not None and step_us is not None and unit_us <= step_us
         return name if is_fine and name in bounds else None
     return None
@@ -61,15 +61,3 @@ def _unit_us(pattern: str) -> int | None:
     shown = {{"u": "y", "L": "M"}.get(letter, letter) for letter in letters}
     units = [unit_us for needed, unit_us in _UNITS if shown.issuperset(needed)]
     return min(units, default=None)
-
-
-def _step_us(window: Window) -> int | None:
-    """Return the least distance of two windows' bounds, or None if it is not constant."""
-    match window:
-        case Tumble():
-            return window.size_us
-        case Hop():
-            return window.slide_us
-        case Cumulate():
-            return window.step_us
-    return None

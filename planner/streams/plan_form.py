@@ -22,7 +22,6 @@ from planner.nodes.physical import (
     SharedExchange,
     SharedSlices,
 )
-from planner.nodes.slice_levels import FixedWindow, grid_of
 from planner.sql.build import to_sql
 from planner.streams.tables import streams_of
 from runtime.plan.local import PartialColumns
@@ -36,7 +35,6 @@ from runtime.spec.state_schema import (
     StateReader,
     without_options,
 )
-from runtime.spec.windows import Tumble, window_kind
 
 # Accumulators that correspond to a SQL aggregate
 _PLAIN = frozenset("sum count min max bit_and bit_or bit_xor".split())
@@ -94,9 +92,9 @@ def _local_stages(plan: Node, catalog: Catalog) -> Iterator[LocalWindowAggregate
 
 
 def _reader(name: str, node: GlobalWindowAggregate) -> StateReader:
-    assert isinstance(node.window, FixedWindow)
-    grid = grid_of(node.window)
-    return StateReader(name, node.window, Tumble(grid.width_us, grid.offset_us))
+    window = node.window
+    assert window.has_slices and not window.is_calendar
+    return StateReader(name, window, window.slice_grid)
 
 
 def _state_of(local: LocalWindowAggregate, readers: tuple[StateReader, ...] = ()) -> OperatorSchema:
@@ -202,7 +200,7 @@ def _base(node: Node) -> _JSON:
             local = node.input.inputs[0]
             if isinstance(local, LocalWindowAggregate):
                 state = _state_of(local)
-                window = {"function": window_kind(state.window), **asdict(state.window)}
+                window = {"function": state.window.function, **asdict(state.window)}
                 windows = {**asdict(state), "window": window}
                 return {"windows": windows, "keys": [_to_json(key) for key in node.window_keys]}
     field_names = [f.name for f in fields(node) if f.name not in _LEFT_OUT]

@@ -14,7 +14,6 @@ from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
 from planner.nodes.sql_words import sql_words
 from planner.streams.tables import stream_tables, streams_of
 from planner.streams.time_columns import is_processing_time
-from runtime.spec.windows import Cumulate
 
 # Maximum ratio of shared slices to slices of the separate readers. Unlike in batch, they stay in
 # state.
@@ -57,7 +56,7 @@ def stream_obstacle(
         return "the input is a stream, but the INSERT reads another one"
     if is_processing_time(local.input, local.time_column, catalog):
         return "the windows of the stream use processing time"
-    if isinstance(node.window, Cumulate) and node.window.emit_only_on_update:
+    if node.window.emit_only_on_update:
         return "the windows of the stream are emitted on updates only"
     return None
 

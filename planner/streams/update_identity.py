@@ -25,7 +25,6 @@ from planner.sql.build import star_leaves_out
 from planner.streams.distinct_texts import column_of_text
 from planner.streams.ranked_rows import ranking
 from runtime.spec.sink import IdentityColumn
-from runtime.spec.windows import CalendarCumulate, Cumulate
 
 
 def update_identity(plan: Node) -> tuple[IdentityColumn, ...] | None:
@@ -45,7 +44,7 @@ def update_identity(plan: Node) -> tuple[IdentityColumn, ...] | None:
     aggregate = base
     columns: list[tuple[str, tuple[str, ...]]] = [(key, (key,)) for key in aggregate.keys]
     # Growing windows share their start, so only the end distinguishes them.
-    is_growing = isinstance(aggregate.window, Cumulate | CalendarCumulate)
+    is_growing = aggregate.window.grows
     roles = ("end", "time") if is_growing else ("end", "start", "time")
     names = {key.role: key.name for key in aggregate.window_keys}
     window = tuple(names[role] for role in roles if role in names)
@@ -92,7 +91,7 @@ def _identity_of_rank(
         return None
     below = dict(zip((column.name for column in node.input.schema), traced[1], strict=True))
     roles = {key.name: key.role for key in aggregate.window_keys}
-    is_growing = isinstance(aggregate.window, Cumulate | CalendarCumulate)
+    is_growing = aggregate.window.grows
     window = tuple(
         name
         for name in node.window_columns

@@ -33,9 +33,8 @@ from runtime.compute.kernels.key_digits import key_digits
 from runtime.compute.kernels.partials import aggregate_rows, merge_partials
 from runtime.compute.kernels.slots import slice_slots
 from runtime.compute.values.value_sets import list_lengths
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Accumulator, CollectRegisters, CollectSet, Summaries
-from runtime.spec.windows import AlignedWindow
+from runtime.windows import AlignedWindow
 
 # Grouping pays off if it leaves at most this fraction of its input.
 _GOOD_RATIO = 0.75
@@ -94,7 +93,7 @@ class WindowBuffer:
     ) -> None:
         self.schema = schema
         self._window = window
-        self._assigner = slice_assigner(window)
+        self._assigner = window.assigner()
         self._n_keys = len(keys)
         self._slice_end = slice_end
         self._accumulators = accumulators

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from runtime.definition.order import key_of
-from runtime.definition.windows import has_instant, next_window
+from runtime.definition.wall_clock import has_instant
 from runtime.plan.rows import FilledRows
 from runtime.spec.filling import FillConstant, GapFilling
 
@@ -80,7 +80,7 @@ def rows_with_gaps_filled_on_stream(
     for row in result:
         if filling.start is not None:
             # the rows have the starts of other windows with the same ends
-            row[filling.start], _ = next_window(filling.window, row[filling.end] - 1)
+            row[filling.start], _ = filling.window.next_window(row[filling.end] - 1)
     return [tuple(row[name] for name in schema.names) for row in result]
 
 
@@ -121,7 +121,7 @@ def _missing(
         of: Windows.
     """
     filling = of.filling
-    start, end = next_window(filling.window, before_us)
+    start, end = filling.window.next_window(before_us)
     while end <= last_us:
         is_missing = (
             end not in ends
@@ -133,7 +133,7 @@ def _missing(
             is_missing = has_instant(start, end, of.time_zone)
         if is_missing:
             yield start, end
-        start, end = next_window(filling.window, end)
+        start, end = filling.window.next_window(end)
 
 
 def _added(

@@ -14,7 +14,7 @@ from runtime.compute.arrow.types import arrow_type
 from runtime.definition.aggregates import result_of
 from runtime.definition.gaps import rows_with_gaps_filled, rows_with_gaps_filled_on_stream
 from runtime.definition.order import compare_rows, key_of, sorted_places
-from runtime.definition.windows import sessions_of, wall_clock, windows_of
+from runtime.definition.wall_clock import wall_clock
 from runtime.engines.local.rows import computed_batches, schema_of
 from runtime.errors import ExecutionError
 from runtime.plan.definition import DefinedGroups, DefinedVersions
@@ -30,7 +30,7 @@ from runtime.plan.rows import (
     WindowedRows,
 )
 from runtime.spec.filling import VersionJoining
-from runtime.spec.windows import WINDOW_TIME_LAG_US, SessionWindow
+from runtime.windows.times import WINDOW_TIME_LAG_US
 
 # Maximum rows copied into windows and pairs of a join; more take minutes
 _MAX_ROWS = 200_000
@@ -165,21 +165,23 @@ def _in_windows(below: DefinedRows, of: WindowedRows) -> DefinedRows:
         for row, time in zip(below.rows, below.column(of.time_column), strict=True)
         if time is not None
     ]
-    result: list[tuple[Any, ...]] = []
-    if isinstance(of.window, SessionWindow):
-        partitions: dict[Any, list[int]] = {}
-        keys = replace(below, rows=[row for row, _ in timed]).columns(of.window.partition)
-        for place, key in enumerate(keys):
-            partitions.setdefault(tuple(map(key_of, key)), []).append(place)
-        bounds: dict[int, tuple[int, int]] = {}
-        for places in partitions.values():
-            times = [timed[place][1] for place in places]
-            bounds.update(zip(places, sessions_of(of.window, times), strict=True))
-        result = [_with_window(row, bounds[place]) for place, (row, _) in enumerate(timed)]
-    else:
-        for row, time in timed:
-            result += [_with_window(row, window) for window in windows_of(of.window, time)]
-            _check_size(len(result))
+    partitions: dict[Any, list[int]] = {}
+    keys = replace(below, rows=[row for row, _ in timed]).columns(of.window.partition)
+    for place, key in enumerate(keys):
+        partitions.setdefault(tuple(map(key_of, key)), []).append(place)
+    windows: dict[int, Sequence[tuple[int, int]]] = {}
+    n_rows = 0
+    for places in partitions.values():
+        times = [timed[place][1] for place in places]
+        for place, bounds in zip(places, of.window.windows_of_rows(times), strict=True):
+            windows[place] = bounds
+            n_rows += len(bounds)
+            _check_size(n_rows)
+    result = [
+        _with_window(row, window)
+        for place, (row, _) in enumerate(timed)
+        for window in windows[place]
+    ]
     added = [pa.field(name, _BOUND) for name in of.names]
     return DefinedRows(pa.schema([*below.schema, *added]), result)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.frames.wall_clock import timestamp_ntz_sql, wall_clock_us_sql
 from runtime.names import quote_name
 from runtime.plan.rows import WindowedRows
-from runtime.spec.windows import CalendarTumble, SessionWindow, Tumble
 
 
 def expand_sql(step: WindowedRows, source: str) -> str:
@@ -17,17 +15,20 @@ def expand_sql(step: WindowedRows, source: str) -> str:
     rows += f" WHERE {quote_name(step.time_column)} IS NOT NULL"
     start = quote_name("$window_start_us")
     added = [quote_name("$time_us"), end]
-    if isinstance(step.window, SessionWindow):
-        expanded = _session_bounds_sql(step.window, f"({rows})", quote_name("$time_us"), start, end)
+    if not step.window.has_slices:
+        window = step.window
+        by = ", ".join(map(quote_name, window.partition))
+        time = quote_name("$time_us")
+        expanded = _session_bounds_sql(window.gap_us, by, f"({rows})", time, start, end)
         added.append(start)
-    elif isinstance(step.window, Tumble | CalendarTumble):
-        assigner = slice_assigner(step.window)
+    elif step.window.tiles:
+        assigner = step.window.assigner()
         start = f"({assigner.window_start_sql(end)})"
         expanded = (
             f"SELECT *, {assigner.slice_end_sql(quote_name('$time_us'))} AS {end} FROM ({rows})"
         )
     else:
-        assigner = slice_assigner(step.window)
+        assigner = step.window.assigner()
         start = f"({assigner.window_start_sql(end)})"
         ends = assigner.window_ends_sql(quote_name("$time_us"))
         expanded = f"SELECT *, EXPLODE({ends}) AS {end} FROM ({rows})"
@@ -43,7 +44,7 @@ def expand_sql(step: WindowedRows, source: str) -> str:
 
 
 def _session_bounds_sql(
-    window: SessionWindow, source: str, time_us: str, start: str, end: str
+    gap_us: int, partition: str, source: str, time_us: str, start: str, end: str
 ) -> str:
     """Return Spark SQL that adds the bounds of each row's session to a relation.
 
@@ -56,18 +57,18 @@ def _session_bounds_sql(
     it.
 
     Args:
-        window: Session window.
+        gap_us: Gap.
+        partition: Columns of PARTITION BY as SQL; may be empty.
         source: Relation: a name or a query in parentheses.
         time_us: BIGINT column of times, never NULL.
         start: Name of the added BIGINT column with the first time of the session.
         end: Name of the added BIGINT column with the last time of the session plus the gap.
     """
-    partition = ", ".join(map(quote_name, window.partition))
     by = f"PARTITION BY {partition} " if partition else ""
     of_session = f"PARTITION BY {partition}, {start}" if partition else f"PARTITION BY {start}"
     before = f"LAG({time_us}) OVER ({by}ORDER BY {time_us})"
     begins = (
-        f"SELECT *, CASE WHEN {time_us} - {before} <= {window.gap_us}L THEN NULL "
+        f"SELECT *, CASE WHEN {time_us} - {before} <= {gap_us}L THEN NULL "
         f"ELSE {time_us} END AS `$begins` FROM {source}"
     )
     # Times ascend, so the maximum start so far is the start of the current session.
@@ -76,4 +77,4 @@ def _session_bounds_sql(
         f"ROWS UNBOUNDED PRECEDING) AS {start} FROM ({begins})"
     )
     last = f"MAX({time_us}) OVER ({of_session})"
-    return f"SELECT *, {last} + {window.gap_us}L AS {end} FROM ({started})"
+    return f"SELECT *, {last} + {gap_us}L AS {end} FROM ({started})"

@@ -6,17 +6,16 @@ Python. Only its result, one row per key and slice, goes on.
 
 from __future__ import annotations
 
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.frames.wall_clock import wall_clock_us_sql
 from runtime.names import quote_name
 from runtime.plan.local import CatalystStep, SqlPartial
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, local_window
+from runtime.windows.times import FIRST_TIME, LAST_TIME
 
 
 def local_aggregate_sql(step: CatalystStep, source: str) -> str:
     """Return Spark SQL that aggregates the relation `source` into partials."""
     time_us = wall_clock_us_sql(step.time_column, step.time_type)
-    slice_end = slice_assigner(local_window(step.window)).slice_end_sql(quote_name("$time_us"))
+    slice_end = step.window.cells.assigner().slice_end_sql(quote_name("$time_us"))
     sliced = (
         f"SELECT *, {slice_end} AS {quote_name(step.slice_end)} FROM "
         f"(SELECT *, {time_us} AS {quote_name('$time_us')} FROM {source} "
@@ -25,7 +24,7 @@ def local_aggregate_sql(step: CatalystStep, source: str) -> str:
     keys = [f"{sql} AS {quote_name(name)}" for name, sql in step.source.keys]
     partials = [f"{partial.sql} AS {quote_name(partial.name)}" for partial in step.mode.partials]
     times = []
-    if isinstance(step.window, SessionWindow):
+    if not step.window.has_slices:
         time = quote_name("$time_us")
         partials += [
             f"MIN({time}) AS {quote_name(FIRST_TIME)}",

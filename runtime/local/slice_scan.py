@@ -18,7 +18,7 @@ from runtime.scan.splits import SelectRowGroups, Split, plan_splits, select_row_
 from runtime.scan.stores import Store
 from runtime.spec.expressions import ColumnRef, Expression, columns_of
 from runtime.spec.materialized import SLICE_END
-from runtime.spec.windows import AlignedWindow, SessionWindow
+from runtime.windows import AlignedWindow
 
 # Merging pays off if at most this fraction of the rows remains
 _GOOD_RATIO = 0.75
@@ -75,7 +75,7 @@ def split_tables(
     lists = [c for c in source.files.columns if c.type.startswith(_NESTED)]
     files = replace(source.files, files=(), columns=(*flat, *lists))
     window = step.window
-    assert not isinstance(window, SessionWindow)
+    assert window.has_slices
     is_worth = not source.are_apart
     for batch in read_batches(split, files, _dictionaries(source), store):
         count("slices_read", batch.num_rows)

@@ -13,14 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import ExecutionError
 from runtime.frames.blobs import Emit
 from runtime.local.stage import Cut
 from runtime.plan.local import FileLocalStep
 from runtime.scan.splits import ExclusiveTimes
 from runtime.spec.expressions import ColumnRef
-from runtime.spec.windows import SessionWindow, local_window
 
 
 def exclusive_time_column(step: FileLocalStep) -> str | None:
@@ -30,7 +28,7 @@ def exclusive_time_column(step: FileLocalStep) -> str | None:
     windows must be on the wall clock of the files.
     """
     window, time = step.window, step.source.time
-    if isinstance(window, SessionWindow) or slice_assigner(window).is_shared:
+    if not window.has_slices or window.assigner().is_shared:
         return None
     if not isinstance(time, ColumnRef) or step.time_type != "timestamp_ntz":
         return None
@@ -84,7 +82,7 @@ class SplitWindows:
             yield from self.emit(pa.concat_tables(complete))
 
     def _is_complete(self, slice_end: Int64Array) -> BoolArray:
-        assigner = slice_assigner(local_window(self.step.window))
+        assigner = self.step.window.cells.assigner()
         first, last = assigner.slice_end(
             np.array([self.exclusive_times.first_us, self.exclusive_times.last_us])
         )

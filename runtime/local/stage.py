@@ -18,7 +18,8 @@ from runtime.spark.workers import fitting_bytes
 from runtime.spec.aggregates import Accumulator, Merge, MergeOp, partial_fields
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
 from runtime.spec.stream import TIME
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, Window, local_window
+from runtime.windows import Window
+from runtime.windows.times import FIRST_TIME, LAST_TIME
 
 # Function that converts a table of partials to output batches of the task
 Cut = Callable[[pa.Table], Iterator[pa.RecordBatch]]
@@ -98,7 +99,7 @@ def buffer_plan(
     for into, args in zip(step.accumulators, columns.args, strict=True):
         partial_types = partial_fields(into, [types[name] for name in args]).values()
         fields += map(pa.field, into.columns, map(arrow_type, partial_types))
-    times = _SESSION_TIMES if isinstance(step.window, SessionWindow) else ()
+    times = () if step.window.has_slices else _SESSION_TIMES
     fields += [pa.field(merge.columns[0], pa.int64(), nullable=False) for merge in times]
     return BufferPlan(
         step.window,
@@ -130,7 +131,7 @@ def aggregate(
         ExecutionError: The source fails, or a sum overflows its type.
     """
     buffer = WindowBuffer(
-        local_window(plan.window),
+        plan.window.cells,
         plan.keys,
         plan.slice_end,
         plan.accumulators,

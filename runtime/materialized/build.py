@@ -27,7 +27,6 @@ from runtime.compute.arrow.blobs import from_blobs
 from runtime.compute.buffer import BufferRows
 from runtime.compute.kernels.columns import int64_values, one_chunk
 from runtime.compute.kernels.roll_up import merge_to
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import ExecutionError
 from runtime.frames.blobs import BLOB_DDL, place_blobs, split_to_blobs
 from runtime.frames.meter import ArrowFunction
@@ -311,7 +310,7 @@ def _read(
     form = cuts.form
     store, kept_in = stores
     schema = to_arrow_schema(stored_schema(form), timezone="UTC")
-    assigner = slice_assigner(form.grid)
+    assigner = form.grid.assigner()
 
     def base_partials(portion: _Portion, seen: ReadRanges) -> Iterator[pa.RecordBatch]:
         assert step is not None and plan is not None and columns is not None

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from runtime.compute.kernels.columns import int64_values, one_chunk
 from runtime.materialized.changes import Intervals, union_of
-from runtime.spec.materialized import SLICE_END, Reached, SliceGrid, Tier
-from runtime.spec.windows import Tumble
+from runtime.spec.materialized import SLICE_END, Reached, Tier
+from runtime.windows.tumble import SliceGrid
 
 # Divisor of a tier's age: slices are merged or dropped once that fraction of the age has
 # accumulated, so that files are not rewritten for every slice that expires
@@ -53,9 +53,9 @@ def due_tiers(
         first_us: End of the oldest stored slice.
         newest_us: End of the newest stored slice, from which ages count.
     """
-    offset_us = grid.offset_us if isinstance(grid, Tumble) else 0
+    offset_us = 0 if grid.is_calendar else grid.offset_us
     widest_us = max((width for width, _ in rules.widths), default=1)
-    if isinstance(grid, Tumble):
+    if not grid.is_calendar:
         widest_us = max(widest_us, grid.size_us)
 
     def next_bound(from_us: int | None, width_us: int, age_us: int) -> int | None:
@@ -106,7 +106,7 @@ def widen(intervals: Intervals, grid: SliceGrid, reached: Reached) -> Intervals:
         return intervals
     firsts, lasts = (np.array(bounds, np.int64) for bounds in zip(*intervals, strict=True))
     if reached.tiers:
-        assert isinstance(grid, Tumble)
+        assert not grid.is_calendar
         for tier in reached.tiers:
             is_old = firsts <= tier.until_us
             start = _round_up(firsts, grid.offset_us, tier.width_us) - tier.width_us + grid.size_us
@@ -128,7 +128,7 @@ def _merged_ends(
     ends: npt.NDArray[np.int64], grid: SliceGrid, tiers: Sequence[Tier]
 ) -> npt.NDArray[np.int64]:
     for tier in tiers:
-        assert isinstance(grid, Tumble), "tiers are of slices of one width"
+        assert not grid.is_calendar, "tiers are of slices of one width"
         wide = _round_up(ends, grid.offset_us, tier.width_us)
         ends = np.where(ends <= tier.until_us, wide, ends)
     return ends

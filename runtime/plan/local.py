@@ -13,7 +13,7 @@ from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
 from runtime.spec.stream import StreamSource
 from runtime.spec.table import Column
-from runtime.spec.windows import Window
+from runtime.windows import Window
 
 # An expression: Spark SQL (str), Expression, or the planner's own type
 E = TypeVar("E")

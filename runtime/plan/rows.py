@@ -24,7 +24,7 @@ from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
 from runtime.spec.table import Column
 from runtime.spec.text import TextSource
-from runtime.spec.windows import Window
+from runtime.windows import Window
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from runtime.plan.rows import JoinedRows, RankedRows
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.filling import GapFilling, VersionJoining
 from runtime.spec.stream import StreamSource
-from runtime.spec.windows import Tumble
+from runtime.windows.tumble import Tumble
 
 
 class SliceStoreKind(Enum):

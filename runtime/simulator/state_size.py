@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.windows.aligned import slice_assigner
-from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.table import IS_DELETED
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, AlignedWindow, SessionWindow, Window
 from runtime.streaming.state.buckets import is_metadata
 from runtime.streaming.state.codec import decode_bits, decode_metadata, decode_table
 from runtime.streaming.state.metadata import (
@@ -23,6 +20,9 @@ from runtime.streaming.state.metadata import (
     VersionMetadata,
     WindowMetadata,
 )
+from runtime.windows import AlignedWindow, Window
+from runtime.windows.assigner import SliceAssigner
+from runtime.windows.times import FIRST_TIME, LAST_TIME
 
 _MS_US = 1_000
 
@@ -45,8 +45,8 @@ def needless_state(blobs: Mapping[str, bytes], window: Window) -> str | None:
     if all(metadata.watermarks.has_ended for metadata in of_buckets) and len(blobs) > len(names):
         return "state is left after the end of the input"
     for metadata in of_buckets:
-        if isinstance(window, SessionWindow):
-            if _has_closed_session(blobs, metadata, window):
+        if not window.has_slices:
+            if _has_closed_session(blobs, metadata, window.gap_us, window.partition):
                 return "a session is in state after it has closed"
         elif _has_closed_slices(metadata, _assigner(window)):
             return "slices are in state after their last window has closed"
@@ -65,7 +65,7 @@ def _has_closed_slices(metadata: GroupMetadata, assigner: SliceAssigner) -> bool
 
 
 def _has_closed_session(
-    blobs: Mapping[str, bytes], metadata: GroupMetadata, window: SessionWindow
+    blobs: Mapping[str, bytes], metadata: GroupMetadata, gap_us: int, partition: Sequence[str]
 ) -> bool:
     """Return whether the partials in state form a session that has closed."""
     contents = metadata.contents
@@ -79,22 +79,22 @@ def _has_closed_session(
     if isinstance(contents, UpdatedSessionMetadata):
         # emitted results are part of a session with partials, or of none
         chunks += contents.results
-    if all(chunk.last_us + window.gap_us > closed_us for chunk in chunks):
+    if all(chunk.last_us + gap_us > closed_us for chunk in chunks):
         return False
     spans: dict[object, list[tuple[int, int]]] = {}
     for chunk in chunks:
         for row in _partials(blobs, chunk):
-            key = tuple(str(row[name]) for name in window.partition)
+            key = tuple(str(row[name]) for name in partition)
             spans.setdefault(key, []).append((row[FIRST_TIME], row[LAST_TIME]))
     for partials in spans.values():
         last_us: int | None = None
         for first, last in sorted(partials):
-            if last_us is not None and first - last_us > window.gap_us:
-                if last_us + window.gap_us <= closed_us:
+            if last_us is not None and first - last_us > gap_us:
+                if last_us + gap_us <= closed_us:
                     return True
                 last_us = None
             last_us = last if last_us is None else max(last_us, last)
-        if last_us is not None and last_us + window.gap_us <= closed_us:
+        if last_us is not None and last_us + gap_us <= closed_us:
             return True
     return False
 
@@ -126,4 +126,4 @@ def _last_ends(contents: WindowMetadata) -> Iterator[int]:
 
 @cache
 def _assigner(window: AlignedWindow) -> SliceAssigner:
-    return slice_assigner(window)
+    return window.assigner()

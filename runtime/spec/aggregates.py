@@ -10,7 +10,7 @@ from enum import StrEnum
 from runtime.errors import AnalysisError
 from runtime.spec.table import Column
 from runtime.spec.user_aggregates import UserDefinedAggregateFunction
-from runtime.spec.windows import Window
+from runtime.windows import Window
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _MAX_DECIMAL_DIGITS = 38

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from runtime.spec.expressions import Constant
-from runtime.spec.windows import AlignedWindow
+from runtime.windows import AlignedWindow
 
 # Default of 'sqlwin.fill.max-windows'
 DEFAULT_MAX_WINDOWS = 1_000_000

@@ -13,16 +13,13 @@ from runtime.spec.aggregates import (
     Pick,
 )
 from runtime.spec.scan import ScanFile, ScanSource
-from runtime.spec.windows import CalendarTumble, Tumble
+from runtime.windows.tumble import SliceGrid
 
 # Slice end column, as in the local stage: BIGINT microseconds on the wall clock of the windows
 SLICE_END = "slice_end"
 
 # Suffix of the table that stands for the rows inserted into a materialized table
 _INSERTED = "__inserted_rows"
-
-# Slices are the windows of a TUMBLE.
-SliceGrid = Tumble | CalendarTumble
 
 # Accumulators whose partials can be materialized
 MaterializedAccumulator = Merge | MergeMoments | Pick | CollectSet | CollectRegisters | CollectRows

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from runtime.spec.windows import AlignedWindow, Tumble, Window
+from runtime.windows import AlignedWindow, Window
+from runtime.windows.tumble import Tumble
 
 # As these characters occur in the names of tables and of their views
 _OPTIONS = re.compile(

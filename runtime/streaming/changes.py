@@ -9,40 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from runtime.compute.windows.aligned import slice_assigner
-from runtime.compute.windows.assigner import SliceAssigner
 from runtime.refusal import refuse
 from runtime.spec.state_schema import (
     OperatorSchema,
     StateAccumulator,
     normalise_sql,
 )
-from runtime.spec.windows import (
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    Cumulate,
-    Hop,
-    SessionWindow,
-    Tumble,
-    Window,
-    window_kind,
-)
-
-_UNITS = (
-    (86_400_000_000, "d"),
-    (3_600_000_000, "h"),
-    (60_000_000, "min"),
-    (1_000_000, "s"),
-    (1_000, "ms"),
-    (1, "us"),
-)
-# Unit, width, offset in the unit, and offset in microseconds of slices of one width
-_Slices: TypeAlias = tuple[str, int, int, int]
+from runtime.windows import Window
+from runtime.windows.assigner import SliceAssigner
+from runtime.windows.intervals import duration_text
 
 
 @dataclass(frozen=True)
@@ -170,8 +149,8 @@ def first_complete(was: Window, is_: Window, closed_us: int) -> tuple[int, int] 
         The first stored time, and the end of the first window that starts at or after it. None if
         the next window is complete.
     """
-    assert not isinstance(was, SessionWindow) and not isinstance(is_, SessionWindow)
-    before, after = slice_assigner(was), slice_assigner(is_)
+    assert was.has_slices and is_.has_slices
+    before, after = was.assigner(), is_.assigner()
 
     def start(assigner: SliceAssigner, end: int) -> int:
         return int(assigner.window_start(np.array([end], np.int64))[0])
@@ -185,9 +164,8 @@ def first_complete(was: Window, is_: Window, closed_us: int) -> tuple[int, int] 
 
 def may_change(operators: Sequence[OperatorSchema]) -> str:
     """Return the allowed changes of a stream, for a hint."""
-    all_slices = [_slices(operator.window) for operator in operators]
     words = "HAVING, the selected columns and ranks, and removed aggregates"
-    if any(slices is not None for slices in all_slices):
+    if any(o.window.has_slices and o.window.has_even_slices for o in operators):
         words += ", and windows of the same slices"
     return f"allowed changes: {words}"
 
@@ -248,60 +226,13 @@ def _source(new: StateAccumulator, stored: Sequence[StateAccumulator]) -> StateA
 
 def _other_window(was: Window, is_: Window) -> str | None:
     """Return why a window cannot be computed from another one's slices, or None."""
-    change = f"had the window {_text(was)}, but now has {_text(is_)}"
-    if isinstance(was, SessionWindow) or isinstance(is_, SessionWindow):
-        return f"{change}: sessions have no slices"
-    if isinstance(was, Cumulate | CalendarCumulate):
-        return f"{change}: a closed window of CUMULATE is a single slice"
-    has_gaps = isinstance(was, Hop) and was.slide_us > was.size_us
-    has_gaps |= isinstance(was, CalendarHop) and was.slide_months > was.size_months
-    if has_gaps:
-        return f"{change}: rows between its windows were not stored"
-    slices = _slices(was)
-    if slices is None or slices != _slices(is_):
-        of = "" if slices is None else f", which are {_width(slices)} wide"
-        return f"{change}: its windows do not consist of the stored slices{of}"
-    return None
-
-
-def _slices(window: Window) -> _Slices | None:
-    """Return the slices of a window, or None if it has none or they differ in width."""
-    match window:
-        case Tumble():
-            return "us", window.size_us, window.offset_us % window.size_us, 0
-        case Cumulate():
-            return "us", window.step_us, window.offset_us % window.step_us, 0
-        case Hop() if window.size_us % window.slide_us == 0:
-            return "us", window.slide_us, window.offset_us % window.slide_us, 0
-        case CalendarTumble():
-            width = window.size_months
-        case CalendarHop() if window.size_months % window.slide_months == 0:
-            width = window.slide_months
-        case CalendarCumulate() if window.step_months:
-            width = window.step_months
-        case _:
-            return None
-    return "months", width, window.offset_months % width, window.offset_us
+    reason = was.reason_against(is_)
+    return reason and f"had the window {_text(was)}, but now has {_text(is_)}: {reason}"
 
 
 def _with_partition(window: Window, names: dict[str, str]) -> Window:
     """Return a window whose partition columns are named as in state."""
-    if not isinstance(window, SessionWindow):
-        return window
-    return replace(window, partition=tuple(names.get(name, name) for name in window.partition))
-
-
-def _width(slices: _Slices) -> str:
-    unit, width, _, _ = slices
-    return duration_text(width) if unit == "us" else f"{width} month{'s' * (width > 1)}"
-
-
-def duration_text(length_us: int) -> str:
-    """Format a length in the largest unit that divides it: `90 s`, `0 s`."""
-    if not length_us:
-        return "0 s"
-    unit, name = next(entry for entry in _UNITS if length_us % entry[0] == 0)
-    return f"{length_us // unit} {name}"
+    return window.with_partition(tuple(names.get(name, name) for name in window.partition))
 
 
 def _text(window: Window) -> str:
@@ -314,4 +245,4 @@ def _text(window: Window) -> str:
             arguments.append(f"{name.removesuffix('_us')}={duration_text(value)}")
         elif name.endswith("_months"):
             arguments.append(f"{name.removesuffix('_months')}={value} months")
-    return f"{window_kind(window)}({', '.join(arguments)})"
+    return f"{window.function}({', '.join(arguments)})"

@@ -15,7 +15,6 @@ from runtime.plan.streams import (
 )
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.filling import GapFilling, VersionJoining
-from runtime.spec.windows import SessionWindow
 from runtime.streaming.changes import StateNames
 from runtime.streaming.operators.base import KeyGroupSpec, OperatorRun
 from runtime.streaming.operators.fill import FillSpec
@@ -56,7 +55,7 @@ def operator_spec(
             is_whole=local.mode.whole_by is not None,
         )
     columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
-    if isinstance(aggregation.window, SessionWindow):
+    if not aggregation.window.has_slices:
         return SessionSpec(aggregation, columns, common, is_processing_time, updates)
     if isinstance(step, StreamFillStep):
         filling = _filling_with_state_names(step.filling, names)
@@ -129,8 +128,7 @@ def merged_partials(plan: LocalPlan) -> tuple[Accumulator, ...]:
 def _with_state_names(aggregation: WindowAggregation, names: StateNames) -> WindowAggregation:
     """Return an aggregation whose columns are named as in state."""
     window = aggregation.window
-    if isinstance(window, SessionWindow):
-        window = replace(window, partition=tuple(map(names.of, window.partition)))
+    window = window.with_partition(tuple(map(names.of, window.partition)))
     parts = aggregation.accumulators
     accumulators = tuple(_rename_columns(part, names) for part in parts)
     merged = {

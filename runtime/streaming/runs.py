@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from runtime.errors import ExecutionError
 from runtime.files import Files
 from runtime.records import from_text, to_text
-from runtime.streaming.changes import duration_text
 from runtime.streaming.checkpoint import RUNS, Checkpoint, committed_batches
 from runtime.streaming.operators.base import OperatorRun, RunStart
 from runtime.streaming.source_log import SourceLog
+from runtime.windows.intervals import duration_text
 
 _VERSION = 1
 

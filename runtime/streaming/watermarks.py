@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from runtime.compute.wall_clock import wall_clock_us
-from runtime.compute.windows.assigner import SliceAssigner
 from runtime.local.streaming.messages import EndOfInput, Progress, SourceProgress
 from runtime.spec.stream import FINAL_US, StreamSource
+from runtime.windows.assigner import SliceAssigner
 
 # A window fires at watermark >= end - 1 ms: no row at or before the watermark will come
 FIRE_LAG_US = 1_000

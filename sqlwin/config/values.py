@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from fractions import Fraction
 
 from runtime.errors import AnalysisError, nearest
-from runtime.spec.intervals import US_OF_UNIT
+from runtime.windows.intervals import US_OF_UNIT
 
 # Flink's unit labels. A number without a label means milliseconds.
 _LABELS = {

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from runtime.errors import CatalogError, nearest
+from runtime.windows import FUNCTIONS as KINDS
+from runtime.windows import Window
+from runtime.windows.arguments import WindowKind
 from sqlwin.help.pictures import aggregate_picture, picture
 
 
@@ -42,9 +45,16 @@ FROM TABLE({call})
 GROUP BY window_start, window_end;"""
 
 
-def _window(signature: str, summary: str, text: str, call: str, drawn: str) -> FunctionHelp:
-    name, example = signature.partition("(")[0], _QUERY.format(call=call)
-    return FunctionHelp(name, signature, summary, f"{text}\n{_COLUMNS}", example, drawn)
+def _window(kind: WindowKind[Window]) -> FunctionHelp:
+    data = "TABLE bids PARTITION BY item" if kind.has_partition else "TABLE bids"
+    return FunctionHelp(
+        kind.name,
+        kind.usage,
+        kind.summary,
+        f"{kind.text}\n{_COLUMNS}",
+        _QUERY.format(call=f"{kind.name}({data}, DESCRIPTOR(ts), {kind.example})"),
+        picture(kind),
+    )
 
 
 _GAP_FILL = """\
@@ -62,45 +72,7 @@ LINEAR  1         2         3         4"""
 WINDOWS: Mapping[str, FunctionHelp] = {
     function.name: function
     for function in (
-        _window(
-            "TUMBLE(TABLE data, DESCRIPTOR(timecol), size [, offset])",
-            "consecutive windows that do not overlap",
-            "All windows have the same size, and each row is in exactly one. Windows begin at\n"
-            "multiples of the size since 1970-01-01 00:00, shifted by the offset, which may be\n"
-            "negative. A size in weeks, months, quarters or years gives calendar windows. A row\n"
-            "on a boundary belongs to the later window.",
-            "TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES)",
-            picture("TUMBLE", step=10, size=10, until=40),
-        ),
-        _window(
-            "HOP(TABLE data, DESCRIPTOR(timecol), slide, size [, offset])",
-            "windows that begin at every slide and may overlap",
-            "All windows have the same size, and one begins at every slide. Each row is in\n"
-            "size / slide windows. The slide comes before the size, as in Flink. The size need\n"
-            "not be a multiple of the slide. If the slide is larger than the size, rows between\n"
-            "two windows are in no window.",
-            "HOP(TABLE bids, DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '10' MINUTES)",
-            picture("HOP", step=5, size=10, until=25),
-        ),
-        _window(
-            "CUMULATE(TABLE data, DESCRIPTOR(timecol), step, size [, offset] [, emitonlyonupdate])",
-            "windows that grow by the step up to the size, then start over",
-            "At every multiple of the size, several windows begin. They end after one step, two\n"
-            "steps, ... up to the size. Use them for running totals, such as today's count so\n"
-            "far, every ten minutes. The size must be a multiple of the step.\n"
-            "EMITONLYONUPDATE => TRUE emits only the windows whose last step has rows.",
-            "CUMULATE(TABLE bids, DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '15' MINUTES)",
-            picture("CUMULATE", step=5, size=15, until=30),
-        ),
-        _window(
-            "SESSION(TABLE data [PARTITION BY keys], DESCRIPTOR(timecol), gap)",
-            "windows that end after a gap without rows",
-            "A window lasts from its first row until the gap has passed since its last row. Rows\n"
-            "at most the gap apart are in the same session. With PARTITION BY, each key has its\n"
-            "own sessions.",
-            "SESSION(TABLE bids PARTITION BY item, DESCRIPTOR(ts), INTERVAL '5' MINUTES)",
-            picture("SESSION", step=5, size=5, until=40),
-        ),
+        *map(_window, KINDS.values()),
         FunctionHelp(
             "GAP_FILL",
             "GAP_FILL(TABLE data [PARTITION BY keys], DESCRIPTOR(timecol), step [, FILL => ...] "
@@ -202,7 +174,6 @@ AGGREGATES: dict[str, FunctionHelp] = {
     )
 }  # fmt: skip
 
-_PARAMETERS = {"TUMBLE": "size", "HOP": "slide, size", "SESSION": "gap"}
 _PROPERTIES = {
     "START": "start of the window of GROUP BY",
     "END": "end of the window of GROUP BY (exclusive)",
@@ -213,24 +184,20 @@ _GROUPED = """\
 SELECT {name}(ts, {lengths}) AS t, COUNT(*) AS n
 FROM bids
 GROUP BY {kind}(ts, {lengths});"""
-_LENGTHS = {
-    "TUMBLE": "INTERVAL '10' MINUTES",
-    "HOP": "INTERVAL '5' MINUTES, INTERVAL '10' MINUTES",
-    "SESSION": "INTERVAL '5' MINUTES",
-}
 
 # Functions for TUMBLE, HOP and SESSION in GROUP BY, the style of Flink before 1.13
 GROUP_WINDOWS: dict[str, FunctionHelp] = {
-    f"{kind}_{prop}": FunctionHelp(
-        f"{kind}_{prop}",
-        f"{kind}_{prop}(timecol, {parameters})",
+    f"{kind.name}_{prop}": FunctionHelp(
+        f"{kind.name}_{prop}",
+        f"{kind.name}_{prop}(timecol, {', '.join(kind.lengths)})",
         summary,
-        f"Use it with GROUP BY {kind}(timecol, {parameters}) and the same arguments. This is the\n"
-        "style of Flink before 1.13, which runs as the table function.",
-        _GROUPED.format(name=f"{kind}_{prop}", kind=kind, lengths=_LENGTHS[kind]),
-        WINDOWS[kind].picture,
+        f"Use it with GROUP BY {kind.name}(timecol, {', '.join(kind.lengths)}) and the same "
+        "arguments. This is the\nstyle of Flink before 1.13, which runs as the table function.",
+        _GROUPED.format(name=f"{kind.name}_{prop}", kind=kind.name, lengths=kind.example),
+        WINDOWS[kind.name].picture,
     )
-    for kind, parameters in _PARAMETERS.items()
+    for kind in KINDS.values()
+    if kind.is_group_window
     for prop, summary in _PROPERTIES.items()
 }
 

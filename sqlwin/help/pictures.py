@@ -11,6 +11,8 @@ from functools import reduce
 from operator import and_, or_, xor
 
 from runtime.spec.figures import count_text
+from runtime.windows import Window
+from runtime.windows.arguments import WindowKind
 
 # Minutes of the rows in every picture: one row is on a window boundary, one follows a gap
 _ROWS = (1, 4, 10, 12, 18, 33)
@@ -20,38 +22,33 @@ _MARGIN = 6
 # Minutes between marks on the time axis
 _MARK_EVERY = 5
 
-Window = tuple[int, int]
 
-
-def picture(kind: str, *, step: int, size: int, until: int) -> str:
-    """Return the picture of a window function, in minutes.
-
-    Args:
-        kind: TUMBLE, HOP, CUMULATE or SESSION.
-        step: Slide, step or gap.
-        size: Size. For a SESSION, its gap.
-        until: End of time in the picture.
+def picture(kind: WindowKind[Window]) -> str:
+    """Return the picture of a window function.
 
     Example:
-        >>> print(picture("TUMBLE", step=10, size=10, until=20))
+        >>> from dataclasses import replace
+        >>> from runtime.windows.tumble import TUMBLE
+        >>> print(picture(replace(TUMBLE, drawn_until=20)))
         rows    ●     ●           ●   ●           ●
         time  ┬─────────┬─────────┬─────────┬─────────┬
               :00       :05       :10       :15       :20
               [───────────────────)                     2 rows
                                   [───────────────────) 3 rows
     """
+    until = kind.drawn_until
     rows = [row for row in _ROWS if row < until]
-    windows = (
-        sessions(rows, step) if kind == "SESSION" else aligned_windows(kind, step, size, until)
-    )
+    # also windows without rows, unless rows make the windows
+    times = range(until) if kind.drawn.has_slices else rows
+    of_times = kind.drawn.windows_of_rows(times)
+    windows = sorted({window for windows in of_times for window in windows if window[1] <= until})
     left = min([0, *(start for start, _ in windows)])
-    right = max([until, *(end for _, end in windows)])
 
-    lines = [marks_line("rows", [(row, "●") for row in rows], left), *axis(left, right)]
+    lines = [marks_line("rows", [(row, "●") for row in rows], left), *axis(left, until)]
     for start, end in windows:
         n_rows = sum(start <= row < end for row in rows)
         count = count_text(n_rows, "rows")
-        lines.append(marks_line("", [(start, bar(end - start)), (right + 1, count)], left))
+        lines.append(marks_line("", [(start, bar(end - start)), (until + 1, count)], left))
     return "\n".join(lines)
 
 
@@ -78,30 +75,6 @@ def marks_line(title: str, parts: Sequence[tuple[int, str]], left: int = 0) -> s
     for minute, text in parts:
         line = line.ljust(_MARGIN + (minute - left) * _SCALE) + text
     return line
-
-
-def aligned_windows(kind: str, step: int, size: int, until: int) -> list[Window]:
-    """Return the windows of TUMBLE, HOP and CUMULATE between 0 and `until`."""
-    if kind == "CUMULATE":
-        return [
-            (start, start + length)
-            for start in range(0, until, size)
-            for length in range(step, size + 1, step)
-            if start + length <= until
-        ]
-    first = -((size - 1) // step) * step
-    return [(start, start + size) for start in range(first, until, step) if start + size <= until]
-
-
-def sessions(rows: Sequence[int], gap: int) -> list[Window]:
-    """Return the sessions of rows in time order. `rows` are minutes."""
-    windows: list[Window] = []
-    for row in rows:
-        if windows and row <= windows[-1][1]:  # touching counts
-            windows[-1] = (windows[-1][0], row + gap)
-        else:
-            windows.append((row, row + gap))
-    return windows
 
 
 # -- aggregates --------------------------------------------------------------------------------

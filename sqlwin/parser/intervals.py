@@ -8,7 +8,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from planner.sql.nodes import MultiUnitInterval
-from runtime.spec.intervals import UNITS
+from runtime.windows.intervals import UNITS
 from sqlwin.parser.base import STRINGS, TokenParser
 
 _UNITS = UNITS | {f"{unit}S" for unit in UNITS}

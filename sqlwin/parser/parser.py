@@ -26,7 +26,7 @@ from planner.sql.render import (
     SparkSqlGenerator,
 )
 from runtime.errors import Position, SqlSyntaxError, nearest
-from runtime.spec.intervals import UNITS
+from runtime.windows.intervals import UNITS
 from sqlwin.parser.base import PLACE, STRINGS, TokenParser, UnknownToSparkError
 from sqlwin.parser.file_names import files_of_call, is_state, parse_files, parse_state
 from sqlwin.parser.fill import add_fill, is_fill, parse_fill

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlglot.tokenizer_core import Token, TokenType
 
 from runtime.errors import nearest
+from runtime.windows import FUNCTIONS
 from sqlwin.parser.base import depths, is_word
 
 
@@ -25,14 +25,11 @@ class Signature:
 
 
 SIGNATURES = {
-    "TUMBLE": Signature(("data", "timecol", "size"), ("offset",)),
-    "HOP": Signature(("data", "timecol", "slide", "size"), ("offset",)),
-    "CUMULATE": Signature(("data", "timecol", "step", "size"), ("offset", "emitonlyonupdate")),
-    "SESSION": Signature(("data", "timecol", "gap")),
-    "GAP_FILL": Signature(("data", "timecol", "step"), ("fill", "from", "to", "keys")),
-}
+    name: Signature(("data", "timecol", *kind.lengths), kind.optional)
+    for name, kind in FUNCTIONS.items()
+} | {"GAP_FILL": Signature(("data", "timecol", "step"), ("fill", "from", "to", "keys"))}
 # Window functions whose data may have PARTITION BY
-PARTITIONED = ("SESSION", "GAP_FILL")
+PARTITIONED = (*(name for name, kind in FUNCTIONS.items() if kind.has_partition), "GAP_FILL")
 
 
 def usage(kind: str) -> str:
@@ -44,15 +41,10 @@ def usage(kind: str) -> str:
         >>> usage("SESSION")
         'SESSION(TABLE data [PARTITION BY keys], DESCRIPTOR(timecol), gap)'
     """
-    signature = SIGNATURES[kind]
-    data = "TABLE data [PARTITION BY keys]" if kind in PARTITIONED else "TABLE data"
-    required = ", ".join((data, "DESCRIPTOR(timecol)", *signature.required[2:]))
-    if kind == "GAP_FILL":
-        texts: Iterable[str] = (f"{name.upper()} => ..." for name in signature.optional)
-    else:
-        texts = signature.optional
-    optional = "".join(f" [, {text}]" for text in texts)
-    return f"{kind}({required}{optional})"
+    if kind in FUNCTIONS:
+        return FUNCTIONS[kind].usage
+    optional = "".join(f" [, {name.upper()} => ...]" for name in SIGNATURES[kind].optional)
+    return f"{kind}(TABLE data [PARTITION BY keys], DESCRIPTOR(timecol), step{optional})"
 
 
 def is_window_call(tokens: list[Token], i: int) -> bool:

@@ -41,15 +41,6 @@ from runtime.frames.meter import peak_memory_bytes, reset_peak
 from runtime.local.streaming.messages import SourceProgress
 from runtime.plan.streams import StreamReader
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
-from runtime.spec.windows import (
-    FIRST_TIME,
-    LAST_TIME,
-    AlignedWindow,
-    Cumulate,
-    Hop,
-    SessionWindow,
-    Tumble,
-)
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.buckets import MemoryBound, process
 from runtime.streaming.operators.firing import FireRule, UpdateRules
@@ -61,6 +52,12 @@ from runtime.streaming.state.buckets import Place, n_buckets_of
 from runtime.streaming.state.codec import decode_metadata
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.table_cache import CACHE
+from runtime.windows import AlignedWindow
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.session import SessionWindow
+from runtime.windows.times import FIRST_TIME, LAST_TIME
+from runtime.windows.tumble import Tumble
 
 MINUTE = 60_000_000
 ACCUMULATORS = (

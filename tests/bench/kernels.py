@@ -38,7 +38,10 @@ from runtime.spec.aggregates import (
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
-from runtime.spec.windows import AlignedWindow, Cumulate, Hop, Tumble
+from runtime.windows import AlignedWindow
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.bench import data
 
 MINUTE = 60_000_000

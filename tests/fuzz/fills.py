@@ -7,7 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from runtime.spec.windows import CalendarCumulate, Cumulate, Hop, Tumble
+from runtime.windows.cumulate import CalendarCumulate, Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.fuzz.choices import Choices
 from tests.fuzz.values import DAY_US, EPOCH, Row, same
 from tests.fuzz.windows import DrawnWindow, local_us

@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from runtime.spec.windows import Tumble
+from runtime.windows.tumble import Tumble
 from tests.fuzz.choices import Choices
 from tests.fuzz.expressions import Aggregate, draw_aggregate, draw_condition
 from tests.fuzz.fills import draw_fill

@@ -9,15 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from runtime.spec.windows import (
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    Cumulate,
-    Hop,
-    Tumble,
-    Window,
-)
+from runtime.windows import Window
+from runtime.windows.cumulate import CalendarCumulate, Cumulate
+from runtime.windows.hop import CalendarHop, Hop
+from runtime.windows.tumble import CalendarTumble, Tumble
 from tests.fuzz.choices import Choices
 from tests.fuzz.expressions import Aggregate
 from tests.fuzz.values import DAY_US, EPOCH, HOUR_US, MINUTE_US, MS_US, SECOND_US, Row, same

@@ -13,7 +13,10 @@ from runtime.simulator.arrivals import cut_at_every_row
 from runtime.simulator.check import Defined, SimulatedStream, disagreement, final_rows_of
 from runtime.simulator.compare import Row, difference
 from runtime.spec.thresholds import Thresholds
-from runtime.spec.windows import Cumulate, Hop, Tumble, Window
+from runtime.windows import Window
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.reference import windows_of
 from tests.runtime.simulator.queries import (
     ON_WHOLE_WINDOWS,

@@ -33,7 +33,8 @@ _LEVELS = "runtime.streaming.slices.levels"
 _PLAIN = "runtime.streaming.slices.plain"
 _RUNNING = "runtime.streaming.slices.running"
 _SPLIT = "runtime.streaming.state.split"
-_EVEN = "runtime.compute.windows.even"
+_TUMBLE = "runtime.windows.tumble"
+_CUMULATE = "runtime.windows.cumulate"
 _PROGRESS = "runtime.local.streaming.progress"
 _MESSAGES = "runtime.local.streaming.messages"
 _STREAM_TABLES = "planner.streams.tables"
@@ -332,16 +333,16 @@ FAULTS = [
     # -- kernels: batch and streams alike --
     Fault(
         "a row on the end of a window is in it",
-        _EVEN,
-        "phase = (time_us - self._start_offset) % self._slide",
-        "phase = (time_us - self._start_offset - 1) % self._slide",
+        _TUMBLE,
+        "return at_or_before(time_us, self._end_offset, self._size) + self._size",
+        "return at_or_before(time_us - 1, self._end_offset, self._size) + self._size",
         "tumble",
     ),
     Fault(
         "the offset of CUMULATE's size is ignored",
-        _EVEN,
-        "return _floor(time_us, self._offset % self._step, self._step) + self._step",
-        "return _floor(time_us - 1, self._offset % self._step, self._step) + self._step",
+        _CUMULATE,
+        "return at_or_before(time_us, self._offset % self._step, self._step) + self._step",
+        "return at_or_before(time_us - 1, self._offset % self._step, self._step) + self._step",
         "cumulate",
     ),
     Fault(

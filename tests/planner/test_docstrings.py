@@ -32,7 +32,7 @@ from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.materialized import LocalForm, SliceFiles, SliceKey, SlicePartial, SliceTable
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column, Watermark
-from runtime.spec.windows import Tumble
+from runtime.windows.tumble import Tumble
 from sqlwin.parser.parser import parse_query
 from tests.planner.catalog import Catalog as Tables
 
@@ -158,7 +158,7 @@ def _differ_below(plan: Node, other: Node) -> bool:
 def modules() -> list[str]:
     """Return all modules of the planner, and one below it with examples."""
     result = pkgutil.walk_packages(planner.__path__, "planner.")
-    return [*(m.name for m in result), "runtime.spec.intervals"]
+    return [*(m.name for m in result), "runtime.windows.intervals"]
 
 
 def examples(module: str) -> list[doctest.DocTest]:

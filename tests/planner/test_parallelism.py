@@ -10,7 +10,8 @@ from runtime.plan.local import FileScan
 from runtime.spec.expressions import ColumnRef
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
-from runtime.spec.windows import Hop, Tumble
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 
 MINUTE = 60_000_000
 MINUTELY = Tumble(MINUTE)

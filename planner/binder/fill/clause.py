@@ -46,7 +46,6 @@ from planner.streams.tables import streams_of
 from runtime.errors import AnalysisError
 from runtime.spec.filling import DEFAULT_KEEP_US, DEFAULT_MAX_WINDOWS, GapFilling
 from runtime.spec.table import Column
-from runtime.spec.windows import SessionWindow
 
 _GROUP_HINT = "GROUP BY window_start and window_end of TUMBLE, HOP or CUMULATE"
 _OUTER = ("order", "sort", "cluster", "distribute", "limit", "offset")
@@ -164,7 +163,7 @@ class _FilledBlock:
             check_stream_fill("FILL", items, declared, attached.spec, clause, sql)
         if attached.end is None:
             inner, attached = self._inner(keys, has_end=True)
-        if isinstance(attached.spec, SessionWindow):
+        if not attached.spec.has_slices:
             raise self._error(
                 "FILL cannot be combined with SESSION: a session ends where rows are missing",
                 hint="use TUMBLE, HOP or CUMULATE",

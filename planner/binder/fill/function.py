@@ -43,21 +43,11 @@ from planner.nodes.logical import (
 )
 from planner.nodes.windows import window_properties
 from planner.sql.build import column, function_call
-from planner.sql.intervals import render_duration, render_months
 from planner.sql.nodes import WindowFunctionCall, error_at, span_of
 from planner.streams.tables import streams_of
 from runtime.spec.filling import GapFilling
 from runtime.spec.table import Column
-from runtime.spec.windows import (
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    Cumulate,
-    Hop,
-    SessionWindow,
-    Tumble,
-    Window,
-)
+from runtime.windows import Window
 
 _START, _END, _TIME = "$gap_start", "$gap_end", "$gap_time"
 
@@ -100,7 +90,7 @@ def bind_gap_fill(
     role = None if attached is None else attached.role_of(time.name)
     if attached is not None and role is not None and attached.end is None:
         source, attached = _with_end(source, attached, role)
-        if attached.end is None and isinstance(attached.spec, CalendarTumble | SessionWindow):
+        if attached.end is None and (not attached.spec.has_slices or attached.spec.tiles):
             # the start of a TUMBLE is a time in its own window
             _check_step(function, step, attached.spec, sql)
             step = attached.spec
@@ -179,20 +169,18 @@ def _end_of(attached: AttachedWindow, role: str) -> exp.Expr | None:
     The start comes first: a time as an instant is another one where the clock skips the end.
     """
     start = None if attached.start is None else column(attached.start)
-    match attached.spec:
-        case Tumble(size_us=size) | Hop(size_us=size) if start is not None:
-            return exp.Add(this=start, expression=_seconds(size))
-        case CalendarTumble() if role == "start":
-            return None
-        case (
-            CalendarTumble(size_months=size, offset_us=offset_us)
-            | CalendarHop(size_months=size, offset_us=offset_us)
-        ) if start is not None:
-            months = exp.Interval(this=exp.Literal.string(str(size)), unit=exp.var("MONTH"))
-            offset = _seconds(offset_us)
-            first = exp.Paren(this=exp.Sub(this=start, expression=offset))
-            last = exp.Paren(this=exp.Add(this=first, expression=months))
-            return exp.Add(this=last, expression=offset.copy())
+    spec = attached.spec
+    if spec.has_slices and spec.tiles and spec.is_calendar and role == "start":
+        return None
+    if start is not None and spec.has_slices and spec.length is not None:
+        if not spec.is_calendar:
+            return exp.Add(this=start, expression=_seconds(spec.length.us))
+        size = exp.Literal.string(str(spec.length.months))
+        months = exp.Interval(this=size, unit=exp.var("MONTH"))
+        offset = _seconds(spec.offset_us)
+        first = exp.Paren(this=exp.Sub(this=start, expression=offset))
+        last = exp.Paren(this=exp.Add(this=first, expression=months))
+        return exp.Add(this=last, expression=offset.copy())
     if attached.time is None:
         return None
     last_ms = exp.Interval(this=exp.Literal.string("0.001"), unit=exp.var("SECOND"))
@@ -262,41 +250,19 @@ def _check_step(function: WindowFunctionCall, step: Window, window: Window, sql:
     Raises:
         AnalysisError: The step differs, or the windows are sessions.
     """
-    if isinstance(window, SessionWindow):
+    if not window.has_slices:
         raise error_at(
             sql,
             "GAP_FILL cannot be combined with SESSION: a session ends where rows are missing",
             function.args["timecol"],
             hint="use TUMBLE, HOP or CUMULATE",
         )
-    assert isinstance(step, Tumble | CalendarTumble)
-    given = (step.size_us, 0) if isinstance(step, Tumble) else (0, step.size_months)
-    needed = _stride(window)
-    if given == needed:
+    if step.has_slices and step.stride == window.stride:
         return
-    us, months = needed
-    text = render_months(months) if months else render_duration(us)
     raise error_at(
         sql,
-        f"the step of GAP_FILL must be {text}, the distance between the windows of the rows",
+        f"the step of GAP_FILL must be {window.stride.text}, the distance between the windows of "
+        "the rows",
         function.args["step"],
         function.this,
     )
-
-
-def _stride(window: Window) -> tuple[int, int]:
-    """Return the distance between windows in microseconds or in months."""
-    match window:
-        case Tumble():
-            return window.size_us, 0
-        case Hop():
-            return window.slide_us, 0
-        case Cumulate():
-            return window.step_us, 0
-        case CalendarTumble():
-            return 0, window.size_months
-        case CalendarHop():
-            return 0, window.slide_months
-        case CalendarCumulate():
-            return window.step_us, window.step_months
-    raise AssertionError("SESSION is refused")

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from planner.sql.nodes import span_of
 from planner.streams.refusals import BATCH, StreamRefusal
-from runtime.spec.windows import CalendarCumulate, Window
+from runtime.windows import Window
 
 
 def check_stream_fill(
@@ -51,7 +51,7 @@ def check_stream_fill(
             "remove KEYS",
             keys,
         )
-    if isinstance(window, CalendarCumulate) and window.step_us:
+    if window.has_slices and window.is_calendar and window.stride.us:
         raise refuse(
             f"{name} on a stream does not support CUMULATE of months by days",
             "use steps of months",

@@ -48,7 +48,8 @@ from planner.streams.tables import stream_named, streams_of
 from runtime.errors import AnalysisError
 from runtime.spec.stream import UNTIMED
 from runtime.spec.table import Column
-from runtime.spec.windows import Hop, Tumble
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 
 _SECOND_US = 1_000_000
 # Windows begin this many times per length of the interval: a result waits for the end of its window

@@ -41,7 +41,7 @@ from planner.streams.tables import streams_of
 from runtime.refusal import Refused
 from runtime.spec.filling import VersionJoining
 from runtime.spec.table import CHANGE_ORDER, IS_DELETED, Column
-from runtime.spec.windows import Tumble
+from runtime.windows.tumble import Tumble
 
 # How long a row may wait after the watermark has passed it
 _WAIT = Tumble(1_000_000)

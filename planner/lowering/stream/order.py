@@ -28,7 +28,6 @@ from planner.sql.build import is_number_literal
 from planner.streams.ranked_rows import rank_order
 from planner.streams.tables import arrives_at_once, streams_of
 from runtime.spec.expressions import RankOrder
-from runtime.spec.windows import SessionWindow
 
 
 def without_limit_of_stream(plan: Node) -> tuple[Node, int | None]:
@@ -130,6 +129,6 @@ def _goes_with_time(key: RankOrder, attached: AttachedWindow) -> bool:
     """Return whether a column increases with the order in which windows are emitted."""
     role = attached.role_of(key.column)
     # A session that starts earlier may end later.
-    if role == "start" and isinstance(attached.spec, SessionWindow):
+    if role == "start" and not attached.spec.has_slices:
         return False
     return role is not None and not key.is_descending

@@ -16,12 +16,10 @@ from planner.nodes.physical import (
     SharedExchange,
     SharedSlices,
 )
-from planner.nodes.slice_levels import FixedWindow, grid_of
 from planner.streams.slice_store import choose_slice_store
 from planner.streams.tables import streams_of
 from runtime.plan.nodes import BatchWindowsStep, PlanNode
 from runtime.plan.streams import StreamReader, StreamSharedStep
-from runtime.spec.windows import Tumble
 
 
 @dataclass(frozen=True)
@@ -70,12 +68,12 @@ def lower_stream_set(
 
 def _reader(node: GlobalWindowAggregate, name: str) -> StreamReader:
     slices, window = node.input, node.window
-    assert isinstance(slices, SharedSlices) and isinstance(window, FixedWindow)
-    grid = grid_of(window)
+    assert isinstance(slices, SharedSlices)
+    assert window.has_slices and not window.is_calendar
     return StreamReader(
         name,
         window_aggregation(node),
-        Tumble(grid.width_us, grid.offset_us),
+        window.slice_grid,
         slices.columns,
         # windows of a set are emitted once
         choose_slice_store(window, has_allowed_lateness=False),

@@ -67,7 +67,6 @@ from runtime.refusal import Refusal
 from runtime.spec.expressions import RankOrder
 from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK, StreamSource
 from runtime.spec.table import LATE_ROWS
-from runtime.spec.windows import SessionWindow
 
 
 @dataclass(frozen=True)
@@ -262,7 +261,7 @@ class _StreamLowering(WholeWindowsLowering):
                     f"{NO_UPDATES}, or aggregate the windows",
                     node.place,
                 )
-            case WindowTableFunction(window=SessionWindow()):
+            case WindowTableFunction() if not node.window.has_slices:
                 raise self.rows_not_buffered(
                     "rows of sessions must be buffered, but the rule keep_session_rows is disabled",
                     "remove it from 'sqlwin.optimizer.disabled-rules'",

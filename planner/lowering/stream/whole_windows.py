@@ -63,7 +63,7 @@ from runtime.plan.streams import StreamRegroupStep, WholeWindowsStep
 from runtime.refusal import Refusal, Refused
 from runtime.spec.expressions import Expression
 from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK, StreamSource
-from runtime.spec.windows import SessionWindow, Tumble
+from runtime.windows.tumble import Tumble
 
 # These nodes count their own rows
 _COUNTED = GlobalWindowAggregate | Aggregate | WindowRank | WindowDeduplicate | WindowJoin
@@ -144,7 +144,7 @@ class WholeWindowsLowering(OperatorLowering):
                 GROUP_BY if isinstance(node, Aggregate) else None,
             )
         aggregate = updated_aggregate(node.inputs[0])
-        if aggregate is None or isinstance(aggregate.window, SessionWindow):
+        if aggregate is None or not aggregate.window.has_slices:
             raise _not_ranked_again(node)
         for item in node.inputs[0].schema:
             check_flat(item.name, node.inputs[0].schema, "ranked rows that change", node.place)

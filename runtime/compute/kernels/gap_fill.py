@@ -27,11 +27,9 @@ from runtime.compute.kernels.key_digits import key_digits
 from runtime.compute.kernels.ranks import order_codes
 from runtime.compute.kernels.slots import check_windows_fit
 from runtime.compute.wall_clock import instants_us, wall_clock_us
-from runtime.compute.windows.aligned import slice_assigner
-from runtime.compute.windows.assigner import SliceAssigner
 from runtime.errors import ExecutionError
 from runtime.spec.filling import FillConstant, Filler, FillLinear, FillLocf, GapFilling
-from runtime.spec.windows import CalendarCumulate, Cumulate
+from runtime.windows.assigner import SliceAssigner
 
 # Approximate maximum rows of a batch; a key is never cut
 _BATCH_ROWS = 1 << 18
@@ -56,7 +54,7 @@ def fill_gaps(
     """
     if rows.num_rows == 0:
         return
-    assigner = slice_assigner(of.window)
+    assigner = of.window.assigner()
     keys = _Keys.of(rows, of, assigner)
     _check_limit(keys, rows, of, assigner)
     # consecutive keys whose windows and rows make about a batch
@@ -215,7 +213,7 @@ def _filled(
     ends = np.concatenate((int64_values(old.column(of.end)), new_end))[order]
     starts = assigner.window_start(ends)
     # windows of CUMULATE share their start
-    x = ends if isinstance(of.window, Cumulate | CalendarCumulate) else starts
+    x = ends if of.window.grows else starts
     at = _Places(all_keys[order], order < n_old, x)
     take = int64_array(order, None, pa.int64())
     fillers = dict(of.fillers)

@@ -16,17 +16,9 @@ from runtime.compute.kernels.hop import HopCombiner
 from runtime.compute.kernels.slices import PART_ROWS, Slices, group_slices, plain_type
 from runtime.compute.kernels.window_ranges import WindowRanges, maximal_window_starts
 from runtime.compute.values.distinct import distinct_aggregates
-from runtime.compute.windows.aligned import slice_assigner
-from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.aggregates import Accumulator, OfValues, WindowAggregation, WithResult
-from runtime.spec.windows import (
-    AlignedWindow,
-    CalendarCumulate,
-    CalendarHop,
-    Cumulate,
-    Hop,
-    SessionWindow,
-)
+from runtime.windows import AlignedWindow
+from runtime.windows.assigner import SliceAssigner
 
 WINDOW_BOUND_TYPE = pa.timestamp("us")
 
@@ -117,9 +109,9 @@ def merge_slices(
             of a column.
     """
     window = spec.window
-    if isinstance(window, SessionWindow):
+    if not window.has_slices:
         raise TypeError("merge_slices merges slices of aligned windows, not sessions")
-    assigner = slice_assigner(window)
+    assigner = window.assigner()
     schema = merged_schema(table.schema, spec)
     for slices in group_slices(table, spec, assigner, window_ends, part_rows):
         yield from _windows(slices, spec, window, assigner, schema, max_rows)
@@ -165,7 +157,7 @@ def _count_listed_windows(
     slices: Slices, first_window: Int64Array, window: AlignedWindow, assigner: SliceAssigner
 ) -> Int64Array:
     """Count the windows that each slice lists: those that no newer slice of its key belongs to."""
-    if isinstance(window, Cumulate | CalendarCumulate) and window.emit_only_on_update:
+    if window.emit_only_on_update:
         # earlier slices of a window range belong to windows but do not list them
         own_end = assigner.window_end_of(slices.window_origin + first_window)
         is_own: Int64Array = (own_end == slices.slot_end.take(slices.slot)).astype(np.int64)
@@ -187,7 +179,7 @@ def _listing_slice(window_offset: Int64Array, start: int, end: int) -> Int64Arra
 
 
 def _combiner(slices: Slices, window: AlignedWindow, assigner: SliceAssigner) -> _Combine:
-    if assigner.is_shared and isinstance(window, Hop | CalendarHop):
+    if assigner.is_shared and not window.grows:
         return HopCombiner(slices, assigner.block(slices.slot_end)).states
     states = slices.states
     if assigner.is_shared:

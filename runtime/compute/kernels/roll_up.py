@@ -25,10 +25,10 @@ from runtime.compute.kernels.partials import merge_partials
 from runtime.compute.kernels.slots import slice_slots
 from runtime.compute.values.texts import merge_rows
 from runtime.compute.values.value_lists import value_lists
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.plan.exchange import SliceLevel
 from runtime.spec.aggregates import Accumulator, ListAgg, OfValues
-from runtime.spec.windows import AlignedWindow, Tumble
+from runtime.windows import AlignedWindow
+from runtime.windows.tumble import Tumble
 
 
 def roll_up_levels(
@@ -109,7 +109,7 @@ def merge_to(
         return table
     # A slice end is exclusive; the time just before it belongs to the slice.
     time_us = int64_values(one_chunk(table.column(slice_end))) - 1
-    slot, slot_end = slice_slots(time_us, window, slice_assigner(window))
+    slot, slot_end = slice_slots(time_us, window, window.assigner())
     key_columns = [combine_chunks(table.column(key)) for key in keys]
     digits = key_digits(key_columns, n_rows, MAX_CELLS // len(slot_end))
     groups = group_cells(digits.codes * len(slot_end) + slot, digits.n_codes * len(slot_end))

@@ -42,7 +42,7 @@ from runtime.compute.kernels.slots import outside_timestamp
 from runtime.compute.values.distinct import distinct_aggregates
 from runtime.compute.values.value_lists import SliceValues, value_lists
 from runtime.spec.aggregates import Accumulator, ListAgg, OfValues, WindowAggregation
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
+from runtime.windows.times import FIRST_TIME, LAST_TIME
 
 _LONGEST_CELL_BITS = 63
 # Chaining pays if it leaves at most this fraction of the partials.
@@ -172,7 +172,7 @@ def merge_sessions(
             or an accumulator does not support the type of a column.
     """
     window = spec.window
-    if not isinstance(window, SessionWindow):
+    if window.has_slices:
         raise TypeError("merge_sessions merges sessions; merge_slices does aligned windows")
     if table.num_rows == 0:
         return

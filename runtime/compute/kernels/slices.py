@@ -15,8 +15,8 @@ from runtime.compute.accumulators.segments import run_starts
 from runtime.compute.kernels.columns import Int64Array, distinct_codes, int64_values, one_chunk
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.values.value_lists import SliceValues, ValueLists, value_lists
-from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.aggregates import ListAgg, OfValues, WindowAggregation
+from runtime.windows.assigner import SliceAssigner
 
 # A merge sort is fastest up to this many sorted runs, such as one per sending task.
 _FEW_RUNS = 64

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from math import gcd
-
 import numpy as np
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import Int64Array, distinct_codes, int64_values
-from runtime.compute.windows.assigner import SliceAssigner
 from runtime.errors import ExecutionError
-from runtime.spec.windows import (
-    DAY_US,
-    AlignedWindow,
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    Cumulate,
-    Hop,
-    Tumble,
-)
+from runtime.windows import AlignedWindow
+from runtime.windows.assigner import SliceAssigner
 
 # A table of this many pieces of time is always worth building.
 _FEW_PIECES = 1 << 16
@@ -47,7 +36,7 @@ def slice_slots(
     Raises:
         ExecutionError: The window of a time does not fit TIMESTAMP.
     """
-    width, offset = _pieces(window)
+    width, offset = window.pieces
     earliest, latest = int(time_us.min()), int(time_us.max())
     check_windows_fit(earliest, latest, assigner)
     first = (earliest - offset) // width
@@ -99,18 +88,3 @@ def outside_timestamp(time_us: int, bound: str) -> ExecutionError:
         f"the window of the time {time_us} (microseconds since 1970) {bound} TIMESTAMP",
         hint="give the window function a subquery whose WHERE excludes such times",
     )
-
-
-def _pieces(window: AlignedWindow) -> tuple[int, int]:
-    """Return (width, offset) of the widest equal pieces of time that divide all slices."""
-    match window:
-        case Tumble():
-            return window.size_us, window.offset_us
-        case Hop():
-            return gcd(window.slide_us, window.size_us), window.offset_us
-        case Cumulate():
-            return window.step_us, window.offset_us
-        case CalendarCumulate() if window.step_us:
-            return gcd(DAY_US, window.step_us), window.offset_us
-        case CalendarTumble() | CalendarHop() | CalendarCumulate():
-            return DAY_US, window.offset_us

@@ -7,7 +7,7 @@ import numpy as np
 from runtime.compute.accumulators.segments import run_starts
 from runtime.compute.kernels.columns import Int64Array
 from runtime.compute.kernels.slices import Slices, row_changes
-from runtime.spec.windows import AlignedWindow, CalendarHop, Hop
+from runtime.windows import AlignedWindow
 
 
 class WindowRanges:
@@ -36,7 +36,7 @@ class WindowRanges:
         self.end_place: Int64Array
         if not is_shared:
             self.end_place = window_offset[1:]
-        elif isinstance(window, Hop | CalendarHop):
+        elif not window.grows:
             self.end_place = _hop_end_places(slices, window_offset)
         else:
             starts = maximal_window_starts(slices)

@@ -15,7 +15,6 @@ from runtime.compute.kernels.keys import bucket_of
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.kernels.session import merge_sessions
 from runtime.spec.aggregates import WindowAggregation
-from runtime.spec.windows import SessionWindow
 
 # Approximate number of partials in a bucket. Their arrays fit the CPU cache, and smaller sorts
 # would add more calls than they save.
@@ -39,8 +38,8 @@ def windows_of_partials(
         ExecutionError: A result does not fit its type.
     """
     window = aggregation.window
-    merge = merge_sessions if isinstance(window, SessionWindow) else merge_slices
-    keys = window.partition if isinstance(window, SessionWindow) else aggregation.keys
+    merge = merge_slices if window.has_slices else merge_sessions
+    keys = aggregation.keys if window.has_slices else window.partition
     n_buckets = -(-partials.num_rows // bucket_rows) if keys else 1
     if n_buckets < 2:
         yield from merge(partials, aggregation)

@@ -43,7 +43,6 @@ from runtime.plan.rows import (
 from runtime.scan.splits import Split, plan_splits
 from runtime.scan.stores import Store
 from runtime.spec.table import Column
-from runtime.spec.windows import SessionWindow
 
 # Function that returns the rows of a relation
 BatchesOf = Callable[[PlanNode], Iterator[pa.RecordBatch]]
@@ -225,7 +224,7 @@ def _cut(plan: BufferPlan) -> Callable[[pa.Table], Iterator[pa.RecordBatch]]:
     """Return the function that cuts a table of partials into batches."""
 
     def cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
-        if isinstance(plan.window, SessionWindow):
+        if not plan.window.has_slices:
             table = chain_partials(table, plan.keys, plan.accumulators, plan.window.gap_us)
         yield from table.to_batches()
 

@@ -56,7 +56,8 @@ from runtime.spec.aggregates import (
     MergeMoments,
     MergeOp,
 )
-from runtime.spec.windows import WINDOW_TIME_LAG_US, AlignedWindow, SessionWindow
+from runtime.windows import AlignedWindow
+from runtime.windows.times import WINDOW_TIME_LAG_US
 
 if TYPE_CHECKING:
     from runtime.engines.local.meter import RelationMeter
@@ -213,8 +214,8 @@ class _Run:
     def _in_windows(self, rows: WindowedRows) -> Iterator[pa.RecordBatch]:
         """Yield the rows with the windows that contain them."""
         window = rows.window
-        if isinstance(window, SessionWindow):
-            yield from _in_sessions(self._whole(rows.input), rows, window)
+        if not window.has_slices:
+            yield from _in_sessions(self._whole(rows.input), rows, window.gap_us)
             return
         # A row can be in thousands of windows.
         n_rows = max(1, BATCH_ROWS // window.slices_per_window)
@@ -387,19 +388,16 @@ def _in_windows(rows: pa.RecordBatch, of: WindowedRows, window: AlignedWindow) -
         ExecutionError: A window does not fit TIMESTAMP.
     """
     from runtime.compute.kernels.slots import check_windows_fit
-    from runtime.compute.windows.aligned import slice_assigner
 
     rows, time_us = _with_times(rows, of)
-    assigner = slice_assigner(window)
+    assigner = window.assigner()
     if len(time_us):
         check_windows_fit(int(time_us.min()), int(time_us.max()), assigner)
     places, ends = assigner.window_ends(time_us)
     return _with_bounds(rows.take(numbers(places)), of, assigner.window_start(ends), ends)
 
 
-def _in_sessions(
-    rows: pa.RecordBatch, of: WindowedRows, window: SessionWindow
-) -> Iterator[pa.RecordBatch]:
+def _in_sessions(rows: pa.RecordBatch, of: WindowedRows, gap_us: int) -> Iterator[pa.RecordBatch]:
     """Yield all rows with the bounds of their sessions, each session in order of time.
 
     Raises:
@@ -411,10 +409,10 @@ def _in_sessions(
     rows, time_us = _with_times(rows, of)
     if not len(time_us):
         return
-    partition, _ = encode_keys([rows.column(name) for name in window.partition], len(time_us))
-    sessions = find_sessions(partition, time_us, time_us, window.gap_us)
+    partition, _ = encode_keys([rows.column(name) for name in of.window.partition], len(time_us))
+    sessions = find_sessions(partition, time_us, time_us, gap_us)
     session = sessions.session_of_partial().take(sessions.order)
-    ends = sessions.last_us.take(session) + window.gap_us
+    ends = sessions.last_us.take(session) + gap_us
     ordered = rows.take(numbers(sessions.order))
     with_bounds = _with_bounds(ordered, of, sessions.first_us.take(session), ends)
     for start in range(0, with_bounds.num_rows, BATCH_ROWS):

@@ -14,7 +14,6 @@ from runtime.frames.meter import ArrowFunction
 from runtime.plan.exchange import SharedSlicesStep
 from runtime.spark.workers import fitting_bytes, prepare_worker
 from runtime.spec.aggregates import WindowAggregation
-from runtime.spec.windows import SessionWindow
 
 # Small buckets are merged together, because each kernel call costs milliseconds even for few rows.
 _TARGET_BYTES = 8 << 20
@@ -35,12 +34,12 @@ def windows_of(
         Function of blobs that yields the keys, window start and end as TIMESTAMP_NTZ, and the
         merged columns of each accumulator.
     """
-    merge = merge_sessions if isinstance(aggregation.window, SessionWindow) else merge_slices
     level = None if shared is None else shared.level
     columns = None if shared is None else shared.columns
     window = aggregation.window
+    merge = merge_slices if window.has_slices else merge_sessions
     # columns whose equal values must be merged together
-    keys = window.partition if isinstance(window, SessionWindow) else aggregation.keys
+    keys = aggregation.keys if window.has_slices else window.partition
     if columns is not None:
         keys = tuple(name for name, own in columns if own in keys)
 

@@ -61,7 +61,6 @@ from runtime.spark.workers import prepare_worker
 from runtime.spec.aggregates import Accumulator, ApproxPercentile
 from runtime.spec.source import MessageSource, SplitReader
 from runtime.spec.table import Column
-from runtime.spec.windows import SessionWindow
 
 
 @dataclass(frozen=True)
@@ -169,12 +168,13 @@ def _chain_sessions(
 ) -> Callable[[Cut], ArrowFunction]:
     """Wrap a stage over sessions to merge partials known to belong to one session."""
     window = plan.window
-    if not isinstance(window, SessionWindow):
+    if window.has_slices:
         return run
+    gap_us = window.gap_us
 
     def run_chained(cut: Cut) -> ArrowFunction:
         def cut_chained(table: pa.Table) -> Iterator[pa.RecordBatch]:
-            return cut(chain_partials(table, plan.keys, plan.accumulators, window.gap_us))
+            return cut(chain_partials(table, plan.keys, plan.accumulators, gap_us))
 
         return run(cut_chained)
 

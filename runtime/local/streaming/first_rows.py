@@ -16,9 +16,8 @@ from runtime.compute.kernels.columns import (
 )
 from runtime.compute.kernels.ranks import order_codes, ranked_rows
 from runtime.compute.kernels.slots import slice_slots
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.expressions import FirstRows
-from runtime.spec.windows import AlignedWindow
+from runtime.windows import AlignedWindow
 
 
 class FirstRowsOfSlices:
@@ -45,7 +44,7 @@ class FirstRowsOfSlices:
     ) -> None:
         self._first = first
         self._window = window
-        self._assigner = slice_assigner(window)
+        self._assigner = window.assigner()
         self._keys = keys
         self._slice_end = slice_end
         self._row_count = row_count

@@ -21,14 +21,12 @@ from runtime.compute.buffer import BufferRows
 from runtime.compute.counters import count, is_counting
 from runtime.compute.kernels.columns import as_type, int64_values, table_bytes
 from runtime.compute.kernels.keys import bucket_of
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.local.stage import BufferPlan, aggregate
 from runtime.local.streaming.first_rows import FirstRowsOfSlices
 from runtime.local.streaming.messages import SLICE_END, LateCandidates, LateRows, Partials, encode
 from runtime.local.streaming.progress import TaskProgress, is_first_task
 from runtime.spec.expressions import FirstRows
 from runtime.spec.stream import ALL_SOURCES, FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
-from runtime.spec.windows import SessionWindow, local_window
 
 # Base for encoding rows that are not kept: this minus their source, which is below all sources
 NOT_KEPT = 2 * ALL_SOURCES - 1
@@ -71,7 +69,7 @@ class LocalPlan:
     @property
     def hashed_columns(self) -> tuple[str, ...]:
         """Columns that are hashed into key groups."""
-        if isinstance(self.buffer.window, SessionWindow):
+        if not self.buffer.window.has_slices:
             # a session's key group depends only on its partition, not on the other keys
             return self.buffer.window.partition
         if self.by is not None:
@@ -100,7 +98,7 @@ class LocalTask:
         self.progress = TaskProgress(plan.n_sources, plan.numbers, plan.heads)
         self._first = None
         if plan.first is not None:
-            window = local_window(plan.buffer.window)
+            window = plan.buffer.window.cells
             self._first = FirstRowsOfSlices(
                 plan.first, window, plan.buffer.keys, plan.buffer.slice_end, ROW_COUNT
             )
@@ -158,23 +156,23 @@ class LocalTask:
         """
         if self._plan.keeps_late_rows:
             window = self._plan.buffer.window
-            if isinstance(window, SessionWindow):
-                yield from self._maybe_late_for_sessions(columns, window)
+            if not window.has_slices:
+                yield from self._maybe_late_for_sessions(columns, window.gap_us)
             else:
                 yield from self._maybe_late_for_slices(columns)
         yield self._plan.buffer.rows(columns)
 
-    def _maybe_late_for_sessions(
-        self, columns: Columns, window: SessionWindow
-    ) -> Iterator[pa.RecordBatch]:
+    def _maybe_late_for_sessions(self, columns: Columns, gap_us: int) -> Iterator[pa.RecordBatch]:
         """Send rows that may be late to the key group of their sessions."""
         # the shortest session with a row is the one that has no other row
-        newest_us = max(self._closed_until_us, window.gap_us - FINAL_US) - window.gap_us
+        newest_us = max(self._closed_until_us, gap_us - FINAL_US) - gap_us
         is_candidate = int64_values(columns[TIME]) <= newest_us
         if not is_candidate.any():
             return
         schema = self._plan.buffer.schema
-        sent = {n: as_type(columns[n], schema.field(n).type) for n in window.partition}
+        sent = {
+            n: as_type(columns[n], schema.field(n).type) for n in self._plan.buffer.window.partition
+        }
         sent |= {name: columns[name] for name in (TIME, LATE_ROW)}
         candidates = pa.table(sent).filter(pa.array(is_candidate))
         for group, rows in self._split_by_key_group(candidates):
@@ -182,7 +180,7 @@ class LocalTask:
 
     def _maybe_late_for_slices(self, columns: Columns) -> Iterator[pa.RecordBatch]:
         """Send rows that may be late to any key group: all have the same watermark."""
-        assigner = slice_assigner(local_window(self._plan.buffer.window))
+        assigner = self._plan.buffer.window.cells.assigner()
         ends = assigner.slice_end(int64_values(columns[TIME]))
         newest = assigner.last_window_end(ends)
         # rows in a gap between windows are in no window, so they are not late

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import AnalysisError
-from runtime.spec.windows import AlignedWindow, window_kind
 from runtime.streaming.general.windows import GLOBAL_WINDOW, TimeWindow
+from runtime.windows import AlignedWindow
 
 
 class Assigner(ABC):
@@ -43,11 +42,11 @@ class AlignedAssigner(Assigner):
 
     def __init__(self, window: AlignedWindow) -> None:
         self._window = window
-        self._slices = slice_assigner(window)
+        self._slices = window.assigner()
 
     @property
     def bounds(self) -> Mapping[str, Any]:
-        return {"function": window_kind(self._window), **asdict(self._window)}
+        return {"function": self._window.function, **asdict(self._window)}
 
     def windows(self, value: Any, time_us: int) -> list[TimeWindow]:
         _, ends = self._slices.window_ends(np.array([time_us], np.int64))

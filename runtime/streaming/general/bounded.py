@@ -15,9 +15,9 @@ from runtime.compute.kernels.columns import int64_column
 from runtime.frames.blobs import number_columns
 from runtime.frames.wall_clock import wall_clock_us_sql
 from runtime.names import quote_name
-from runtime.spec.windows import WINDOW_TIME_LAG_US
 from runtime.streaming.general.operator import Emission, GeneralWindowOperator, WindowJob
 from runtime.streaming.general.rows import function_key, results_batch
+from runtime.windows.times import WINDOW_TIME_LAG_US
 
 _TIME = "$time_us"
 _NOW = "$now"

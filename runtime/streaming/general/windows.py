@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Flag
 
-from runtime.spec.windows import WINDOW_TIME_LAG_US
+from runtime.windows.times import WINDOW_TIME_LAG_US
 
 # Above every time; its negative is below every time
 FOREVER_US = (1 << 63) - 1

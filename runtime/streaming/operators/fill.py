@@ -43,12 +43,10 @@ from runtime.compute.kernels.gap_fill import fill_gaps, has_instants
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.kernels.ranks import order_codes
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.local.streaming.stage import ROW_COUNT
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import Constant
 from runtime.spec.filling import FillConstant, GapFilling
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators.base import (
     Emitted,
     KeyGroupOperator,
@@ -61,6 +59,7 @@ from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.marked_chunks import MARK, MarkedChunks
 from runtime.streaming.state.metadata import FillMetadata, MarkedMetadata
 from runtime.streaming.watermarks import Watermarks, watermark_of_rows_us
+from runtime.windows.times import FIRST_TIME, LAST_TIME
 
 _RUN, _KIND = "$run", "$kind"
 # Kinds of rows: from the state, new, and the bounds of a run between which windows are added
@@ -123,8 +122,8 @@ class FillOperator(KeyGroupOperator):
     def __init__(self, spec: FillSpec, store: BlobStore) -> None:
         super().__init__(spec.common, store)
         self._spec = spec
-        assert not isinstance(spec.aggregation.window, SessionWindow)
-        self._grid = slice_assigner(spec.aggregation.window)
+        assert spec.aggregation.window.has_slices
+        self._grid = spec.aggregation.window.assigner()
         before = self._metadata_before(MarkedMetadata)
         self._state = MarkedChunks(
             store,
@@ -267,7 +266,7 @@ class FillOperator(KeyGroupOperator):
     def _may_be_added(self, ends: Int64Array) -> BoolArray:
         """Return which windows are within FROM and TO, and on the clock of the time zone."""
         filling = self._spec.filling
-        starts = slice_assigner(filling.window).window_start(ends)
+        starts = filling.window.assigner().window_start(ends)
         may_be = np.ones(len(ends), np.bool_)
         if filling.from_us is not None:
             may_be &= starts >= filling.from_us
@@ -281,7 +280,7 @@ class FillOperator(KeyGroupOperator):
         """Return windows with their own starts instead of the ones of the grid."""
         of = self._spec.aggregation
         ends = int64_column(pa.Table.from_batches([windows]), of.window_end)
-        starts = slice_assigner(self._spec.filling.window).window_start(ends)
+        starts = self._spec.filling.window.assigner().window_start(ends)
         place = windows.schema.get_field_index(of.window_start)
         field = windows.schema.field(place)
         columns = [*windows.columns]

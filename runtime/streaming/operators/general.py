@@ -26,7 +26,6 @@ import pyarrow as pa
 
 from runtime.compute.kernels.columns import int64_column
 from runtime.spec.stream import TIME
-from runtime.spec.windows import WINDOW_TIME_LAG_US
 from runtime.streaming.general.operator import (
     Emission,
     GeneralWindowOperator,
@@ -51,6 +50,7 @@ from runtime.streaming.watermarks import (
     later_us,
     wall_watermark_us,
 )
+from runtime.windows.times import WINDOW_TIME_LAG_US
 
 # The position of a row's key among the positions of all key groups
 POSITION = "$position"

@@ -40,7 +40,6 @@ from runtime.local.streaming.messages import LateRows
 from runtime.local.streaming.stage import ROW_COUNT
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.stream import LATE_ROW, TIME
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators.base import (
     Emitted,
     KeyGroupOperator,
@@ -54,6 +53,7 @@ from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.marked_chunks import MARK, MarkedChunks
 from runtime.streaming.state.metadata import MarkedChunk, OperatorMetadata, SessionMetadata
 from runtime.streaming.watermarks import Watermarks, emitted_by_sessions_us
+from runtime.windows.times import FIRST_TIME, LAST_TIME
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class SessionOperator(KeyGroupOperator):
     def __init__(self, spec: SessionSpec, store: BlobStore) -> None:
         super().__init__(spec.common, store)
         window = spec.aggregation.window
-        assert isinstance(window, SessionWindow)
+        assert not window.has_slices
         self._spec = spec
         self._window = window
         self._partials = MarkedChunks(

@@ -28,7 +28,6 @@ from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column
 from runtime.compute.kernels.session import merge_sessions
 from runtime.local.streaming.stage import ROW_COUNT
 from runtime.spec.stream import FINAL_US
-from runtime.spec.windows import FIRST_TIME, LAST_TIME
 from runtime.streaming.operators.base import Emitted, MicroBatch, Output
 from runtime.streaming.operators.firing import Pending
 from runtime.streaming.operators.row_changes import deletes, updates
@@ -37,6 +36,7 @@ from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.marked_chunks import MarkedChunks
 from runtime.streaming.state.metadata import MarkedChunk, OperatorMetadata, UpdatedSessionMetadata
 from runtime.streaming.watermarks import FIRE_LAG_US, Watermarks, closed_until_us, later_us
+from runtime.windows.times import FIRST_TIME, LAST_TIME
 
 
 @dataclass(frozen=True)

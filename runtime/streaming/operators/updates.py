@@ -17,11 +17,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import int64_column
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.stream import FINAL_US
 from runtime.spec.thresholds import Thresholds
-from runtime.spec.windows import SessionWindow
 from runtime.streaming.operators.firing import Pending, UpdateRules
 from runtime.streaming.operators.row_changes import inserts, updates, whole_window
 from runtime.streaming.state.blobs import BlobStore
@@ -88,8 +86,8 @@ class UpdateLog:
         self._thresholds = thresholds
         self._keys = aggregation.keys
         self._identity = [*aggregation.keys, aggregation.window_end]
-        assert not isinstance(aggregation.window, SessionWindow)
-        self._assigner = slice_assigner(aggregation.window)
+        assert aggregation.window.has_slices
+        self._assigner = aggregation.window.assigner()
         if metadata is None:
             metadata = UpdateMetadata((), (), (), -FINAL_US, 0, None, None, 0)
         self._results = ResultStore(

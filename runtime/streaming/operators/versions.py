@@ -27,11 +27,9 @@ from runtime.compute.kernels.columns import (
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.kernels.ranks import order_codes
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.local.streaming.stage import ROW_COUNT
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.filling import VersionJoining
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators.base import (
     Emitted,
     KeyGroupOperator,
@@ -44,6 +42,7 @@ from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.marked_chunks import MARK, MarkedChunks
 from runtime.streaming.state.metadata import MarkedMetadata, VersionMetadata
 from runtime.streaming.watermarks import Watermarks, watermark_of_rows_us
+from runtime.windows.times import FIRST_TIME, LAST_TIME
 
 
 @dataclass(frozen=True)
@@ -84,8 +83,8 @@ class VersionOperator(KeyGroupOperator):
     def __init__(self, spec: VersionSpec, store: BlobStore) -> None:
         super().__init__(spec.common, store)
         self._spec = spec
-        assert not isinstance(spec.aggregation.window, SessionWindow)
-        self._grid = slice_assigner(spec.aggregation.window)
+        assert spec.aggregation.window.has_slices
+        self._grid = spec.aggregation.window.assigner()
         before = self._metadata_before(MarkedMetadata)
         self._versions = MarkedChunks(
             store,

@@ -21,10 +21,7 @@ from runtime.compute.kernels.columns import (
     Int64Array,
     table_bytes,
 )
-from runtime.compute.windows.aligned import slice_assigner
-from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.thresholds import Thresholds
-from runtime.spec.windows import AlignedWindow
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.metadata import Chunk, Slab
@@ -35,6 +32,8 @@ from runtime.streaming.state.table_cache import (
     remove_table,
     write_table,
 )
+from runtime.windows import AlignedWindow
+from runtime.windows.assigner import SliceAssigner
 
 # Slabs per window, approximately. More slabs free slices sooner: a slice stays for up to a slab's
 # length after the last window that needs it. Fewer slabs mean fewer blobs to write for a
@@ -57,7 +56,7 @@ class _OpenSlab:
 def slab_us(window: AlignedWindow) -> int:
     """Return the maximum time that the slices of a chunk cover, in microseconds."""
     return max(
-        slice_assigner(window).window_end_stride_us,
+        window.assigner().window_end_stride_us,
         window.slice_width_us * -(-window.slices_per_window // _SLABS_PER_WINDOW),
     )
 

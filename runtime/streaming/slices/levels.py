@@ -27,16 +27,15 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import BoolArray, Int64Array
-from runtime.compute.windows.aligned import slice_assigner
-from runtime.compute.windows.assigner import SliceAssigner
 from runtime.plan.streams import SliceStoreKind, StreamReader
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.thresholds import Thresholds
-from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Tumble
 from runtime.streaming.slices.chunks import SliceState, slab_us
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.metadata import Level, Slab
+from runtime.windows.assigner import SliceAssigner
+from runtime.windows.tumble import Tumble
 
 _NO_ENDS: Int64Array = np.zeros(0, np.int64)
 
@@ -97,15 +96,15 @@ class Reader:
         self.spec = shared.readers[number]
         self.is_alone = len(shared.readers) == 1
         window = self.spec.aggregation.window
-        assert not isinstance(window, SessionWindow)
+        assert window.has_slices
         read = {name for name, _ in self.spec.columns}
         partials = shared.columns.accumulators
         accumulators = tuple(
             accumulator for accumulator in partials if read.intersection(accumulator.columns)
         )
         self.columns = replace(shared.columns, accumulators=accumulators)
-        self.assigner = slice_assigner(window)
-        self.grows = isinstance(window, Cumulate | CalendarCumulate) and self.assigner.is_shared
+        self.assigner = window.assigner()
+        self.grows = window.grows and self.assigner.is_shared
         self.slab_us = slab_us(window)
 
     def reader_slice_end(self, slice_end: Int64Array) -> Int64Array:
@@ -335,7 +334,7 @@ class SliceLevels:
         if len(readers) == 1:
             assigner = readers[0].assigner
         else:
-            assigner = slice_assigner(self._slices(members))
+            assigner = self._slices(members).assigner()
         # with several readers, chunks follow the windows of each
         slab = min(reader.slab_us for reader in readers)
         is_own = readers[0].is_alone

@@ -39,14 +39,13 @@ from math import isqrt
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import CollectRows, CollectSet
 from runtime.spec.thresholds import Thresholds
-from runtime.spec.windows import CalendarHop, Hop, windows_per_slice
 from runtime.streaming.slices.spans import Slices, Spans, needs
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.metadata import RunningMetadata, Span
+from runtime.windows import AlignedWindow
 
 
 class RunningAggregates(Spans):
@@ -59,15 +58,15 @@ class RunningAggregates(Spans):
 
     def __init__(
         self,
-        window: Hop | CalendarHop,
+        window: AlignedWindow,
         columns: StateColumns,
         store: BlobStore,
         metadata: RunningMetadata | None,
         thresholds: Thresholds,
     ) -> None:
         super().__init__(columns, store, metadata, thresholds)
-        self._assigner = slice_assigner(window)
-        self._n_windows = windows_per_slice(window)
+        self._assigner = window.assigner()
+        self._n_windows = window.windows_per_row
         # the first and the last block of a window must be different ones
         assert self._n_windows > 1, window
         self._grows = any(

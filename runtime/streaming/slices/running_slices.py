@@ -14,7 +14,6 @@ import pyarrow as pa
 from runtime.compute.kernels.columns import Int64Array
 from runtime.plan.streams import SliceStoreKind
 from runtime.spec.thresholds import Thresholds
-from runtime.spec.windows import CalendarCumulate, CalendarHop, Cumulate, Hop
 from runtime.streaming.slices.levels import SharedSpec
 from runtime.streaming.slices.plain import PlainSlices
 from runtime.streaming.slices.running import RunningAggregates
@@ -48,13 +47,13 @@ class RunningSlices:
         for number, reader in enumerate(self.readers):
             window, before = reader.spec.aggregation.window, metadata.spans.get(number)
             if reader.spec.store is SliceStoreKind.RUNNING_AGGREGATES:
-                assert isinstance(window, Hop | CalendarHop)
+                assert window.has_slices
                 assert before is None or isinstance(before, RunningMetadata)
                 self._spans[number] = RunningAggregates(
                     window, reader.columns, blobs, before, thresholds
                 )
             elif reader.spec.store is SliceStoreKind.RUNNING_TOTALS and reader.grows:
-                assert isinstance(window, Cumulate | CalendarCumulate)
+                assert window.has_slices
                 self._spans[number] = RunningTotals(
                     window, reader.columns, blobs, before, thresholds
                 )

@@ -19,14 +19,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.stream import FINAL_US
 from runtime.spec.thresholds import Thresholds
-from runtime.spec.windows import CalendarCumulate, Cumulate
 from runtime.streaming.slices.spans import Slices, Spans
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.metadata import TotalsMetadata
+from runtime.windows import AlignedWindow
 
 
 class RunningTotals(Spans):
@@ -39,14 +38,14 @@ class RunningTotals(Spans):
 
     def __init__(
         self,
-        window: Cumulate | CalendarCumulate,
+        window: AlignedWindow,
         columns: StateColumns,
         store: BlobStore,
         metadata: TotalsMetadata | None,
         thresholds: Thresholds,
     ) -> None:
         super().__init__(columns, store, metadata, thresholds)
-        self._assigner = slice_assigner(window)
+        self._assigner = window.assigner()
         self._is_worth_it = False
 
     def metadata(self) -> TotalsMetadata | None:

@@ -21,18 +21,8 @@ from runtime.compute.kernels.columns import (
     int64_column,
     one_chunk,
 )
-from runtime.compute.windows.aligned import slice_assigner
-from runtime.compute.windows.assigner import SliceAssigner
 from runtime.spec.state_schema import OperatorSchema, StateAccumulator
 from runtime.spec.stream import FINAL_US
-from runtime.spec.windows import (
-    FIRST_TIME,
-    LAST_TIME,
-    AlignedWindow,
-    CalendarCumulate,
-    Cumulate,
-    SessionWindow,
-)
 from runtime.streaming.slices.levels import common_slices
 from runtime.streaming.state.cells import Cell
 from runtime.streaming.state.codec import decode_bits, decode_table
@@ -51,6 +41,9 @@ from runtime.streaming.state.metadata import (
     VersionMetadata,
     WindowMetadata,
 )
+from runtime.windows import AlignedWindow
+from runtime.windows.assigner import SliceAssigner
+from runtime.windows.times import FIRST_TIME, LAST_TIME
 
 SLICE_START, SLICE_END = "slice_start", "slice_end"
 WINDOW_START, WINDOW_END = "window_start", "window_end"
@@ -217,7 +210,7 @@ class Decoder:
         elif kind is BlobKind.SESSIONS:
             window = None if self.operator is None else self.operator.window
             ends = pa.nulls(len(last), _TIME)
-            if isinstance(window, SessionWindow):
+            if window is not None and not window.has_slices:
                 ends = int64_array(of_rows[1] + window.gap_us, None, _TIME)
             times = {WINDOW_START: first, WINDOW_END: ends}
         name = _SLICE_END if self.operator is None else self.operator.slice_end
@@ -240,12 +233,11 @@ class Decoder:
         window = readers[0].window if len(readers) == 1 else self.operator.window
         if len(readers) > 1:
             window = common_slices(tuple(reader.slices for reader in readers))
-        assert not isinstance(window, SessionWindow)
+        assert window.has_slices
         distinct, place = np.unique(ends, return_inverse=True)
-        assigner = slice_assigner(window)
+        assigner = window.assigner()
         starts = _slice_starts(assigner, window, distinct)
-        grows = isinstance(window, Cumulate | CalendarCumulate)
-        if grows and self.closed_us is not None:
+        if window.grows and self.closed_us is not None:
             is_closed = distinct <= self.closed_us
             starts[is_closed] = assigner.window_start(distinct[is_closed])
         return pa.array(starts.take(place)).cast(_TIME)

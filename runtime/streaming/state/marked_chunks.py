@@ -17,12 +17,12 @@ import pyarrow as pa
 from runtime.compute.arrow.blobs import pieces
 from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column
 from runtime.spec.thresholds import Thresholds
-from runtime.spec.windows import FIRST_TIME, LAST_TIME
 from runtime.streaming.state.blobs import BlobStore, required_blob
 from runtime.streaming.state.codec import decode_bits, decode_table, encode_bits
 from runtime.streaming.state.key_sets import marks_of
 from runtime.streaming.state.metadata import MarkedChunk
 from runtime.streaming.state.table_cache import CACHE, remove_table, unique_name, write_table
+from runtime.windows.times import FIRST_TIME, LAST_TIME
 
 MARK = "$mark"
 

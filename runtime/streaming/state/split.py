@@ -17,7 +17,6 @@ from runtime.compute.arrow.blobs import pieces
 from runtime.compute.kernels.columns import int64_column
 from runtime.compute.kernels.keys import bucket_of
 from runtime.errors import ExecutionError
-from runtime.spec.windows import FIRST_TIME, LAST_TIME
 from runtime.streaming.general.operator import OperatorState
 from runtime.streaming.state.blobs import METADATA, BlobStore
 from runtime.streaming.state.buckets import (
@@ -59,6 +58,7 @@ from runtime.streaming.state.metadata import (
     WindowMetadata,
 )
 from runtime.streaming.state.table_cache import unique_name
+from runtime.windows.times import FIRST_TIME, LAST_TIME
 
 # Returns the blob with a name, or None
 Get = Callable[[str], bytes | None]

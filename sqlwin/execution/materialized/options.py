@@ -6,12 +6,11 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from planner.materialized.form import grid_text
-from planner.sql.intervals import render_duration
 from runtime.errors import CatalogError, SqlwinError
 from runtime.materialized.tiers import TierRules
 from runtime.spec.materialized import LocalForm
-from runtime.spec.windows import DAY_US, Tumble
+from runtime.windows.intervals import render_duration
+from runtime.windows.times import DAY_US
 from sqlwin.config.values import parse_duration
 
 TIERS, RETENTION = "slices.tiers", "slices.retention"
@@ -38,15 +37,15 @@ def rules_of(options: Sequence[tuple[str, str]], form: LocalForm) -> TierRules:
         age = render_duration(tiers[-1][1])
         raise _wrong(RETENTION, text, f"must be longer than the age of the last tier, {age}")
     if retention_us < form.grid.slice_width_us:
-        raise _wrong(RETENTION, text, f"must be at least one slice, {grid_text(form.grid)}")
+        raise _wrong(RETENTION, text, f"must be at least one slice, {form.grid.grid_text}")
     return TierRules(tiers, retention_us)
 
 
 def _tiers(text: str, form: LocalForm) -> tuple[tuple[int, int], ...]:
     """Return width and minimum age of each tier except the first."""
     grid = form.grid
-    if not isinstance(grid, Tumble):
-        raise _wrong(TIERS, text, f"slices of {grid_text(grid)} cannot be merged")
+    if grid.is_calendar:
+        raise _wrong(TIERS, text, f"slices of {grid.grid_text} cannot be merged")
     tiers: list[tuple[int, int | None]] = []
     for part in text.split(","):
         match = _TIER.fullmatch(part.strip())
@@ -56,7 +55,7 @@ def _tiers(text: str, form: LocalForm) -> tuple[tuple[int, int], ...]:
         width_us = _duration(TIERS, match["width"], text)
         tiers.append((width_us, None if age is None else _duration(TIERS, age, text)))
     if tiers[0][0] != grid.size_us:
-        width = grid_text(grid)
+        width = grid.grid_text
         raise _wrong(
             TIERS, text, f"the first tier must have the width of the query's slices, {width}"
         )

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from planner.materialized.form import grid_text, time_text
-from planner.sql.intervals import render_duration
+from planner.materialized.form import time_text
 from runtime.errors import AnalysisError, CatalogError
 from runtime.lake.places import TablePlace
 from runtime.materialized.refresh import PlannedRows, RefreshResult, compact, refresh, settle
@@ -24,7 +23,7 @@ from runtime.materialized.store import (
 from runtime.records import to_text
 from runtime.spec.figures import count_text
 from runtime.spec.materialized import LocalForm
-from runtime.spec.windows import Tumble
+from runtime.windows.intervals import render_duration
 from sqlwin.catalog.entries import Definition, MaterializedTable, Name
 from sqlwin.catalog.materialized import tables_of
 from sqlwin.catalog.opening import open_materialized
@@ -148,7 +147,7 @@ class MaterializedTables:
             values = (
                 name,
                 stored.form.base,
-                grid_text(stored.form.grid),
+                stored.form.grid.grid_text,
                 ", ".join(key.name for key in stored.form.keys),
                 f"{sum(file.n_rows for file in stored.files):,}",
                 str(len(stored.files)),
@@ -374,7 +373,7 @@ def _grids(stored: StoredSlices) -> str:
     """Return the slice widths, oldest slices first."""
     tiers = reversed(stored.reached.tiers)
     old = [f"{render_duration(t.width_us)} up to {time_text(t.until_us)}" for t in tiers]
-    return ", ".join([*old, grid_text(stored.form.grid)])
+    return ", ".join([*old, stored.form.grid.grid_text])
 
 
 def _dropped(stored: StoredSlices) -> str:
@@ -388,7 +387,7 @@ def _start(stored: StoredSlices) -> str:
         return ""
     grid, first_us = stored.form.grid, stored.files[0].first_us
     wide = [t.width_us for t in stored.reached.tiers if first_us <= t.until_us]
-    if isinstance(grid, Tumble):
+    if not grid.is_calendar:
         return time_text(first_us - max([grid.size_us, *wide]))
     return f"before {time_text(first_us)}"
 

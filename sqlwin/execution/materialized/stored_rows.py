@@ -25,7 +25,6 @@ from runtime.plan.local import ArrowBuffer, FileScan, LocalStep
 from runtime.refusal import Refused
 from runtime.spec.materialized import SLICE_END, LocalForm
 from runtime.spec.scan import ScanSource
-from runtime.spec.windows import SessionWindow
 from sqlwin.catalog.entries import Name
 from sqlwin.catalog.materialized import tables_of
 from sqlwin.execution.planning import Plans
@@ -123,7 +122,7 @@ def _stored_aggregation(
         form = local_form(node, plans.catalog, plans.time_zone)
     except Refused as refused:
         reason = refused.refusal.reason
-        words = ("SESSION",) if isinstance(node.window, SessionWindow) else _words(reason)
+        words = _words(reason) if node.window.has_slices else (node.window.function,)
         raise _cannot_store(reason, words) from refused
     expressions = local_expressions(
         node.input, node.keys, node.plans, node.time_column, plans.catalog, plans.time_zone

@@ -14,9 +14,9 @@ from runtime.outages import outages_text
 from runtime.spark.files import files_at, resolve
 from runtime.spec.figures import seconds_text
 from runtime.spec.state_schema import OperatorSchema
-from runtime.spec.windows import Window
 from runtime.streaming.status import StreamStatus, dropped_rows_text, silence, watermark_text
 from runtime.streaming.stored_state import StoredOperator, StoredState, open_state
+from runtime.windows import Window
 from sqlwin.execution.streams.handle import Stream, StreamState
 from sqlwin.execution.streams.registry import Streams
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION", "GAP_FILL")
+from runtime.windows import FUNCTIONS
+
+WINDOW_FUNCTIONS = (*FUNCTIONS, "GAP_FILL")
 
 
 def _split(text: str) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ from sqlglot import exp
 from planner.binder.window_block import distinct_as_grouping
 from planner.nodes.logical import AttachedWindow
 from planner.sql.build import to_sql
-from runtime.spec.windows import Cumulate, Tumble
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.tumble import Tumble
 from sqlwin.parser.parser import parse_query
 
 TUMBLE = AttachedWindow(Tumble(60), "window_start", "window_end", "window_time")

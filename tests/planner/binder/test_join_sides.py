@@ -10,7 +10,7 @@ from planner.nodes.logical import AttachedWindow, SqlQuery
 from planner.sql.build import to_sql
 from runtime.refusal import Refused
 from runtime.spec.table import Column
-from runtime.spec.windows import Tumble
+from runtime.windows.tumble import Tumble
 from sqlwin.parser.parser import parse_query
 
 WINDOW = AttachedWindow(Tumble(60_000_000), "window_start", "window_end", None, ())

@@ -8,17 +8,12 @@ from planner.binder.window_function import time_column, window_of
 from planner.sql.nodes import WindowFunctionCall
 from runtime.errors import AnalysisError
 from runtime.spec.table import Column
-from runtime.spec.windows import (
-    DAY_US,
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    Cumulate,
-    Hop,
-    SessionWindow,
-    Tumble,
-    Window,
-)
+from runtime.windows import Window
+from runtime.windows.cumulate import CalendarCumulate, Cumulate
+from runtime.windows.hop import CalendarHop, Hop
+from runtime.windows.session import SessionWindow
+from runtime.windows.times import DAY_US
+from runtime.windows.tumble import CalendarTumble, Tumble
 from sqlwin.parser.parser import parse_query
 
 WEEK_US = 7 * DAY_US

@@ -8,10 +8,14 @@ from sqlglot import exp
 
 from planner.explain.build import operator_ids
 from planner.explain.operators import logical_operators, physical_operators
-from planner.explain.windows import slice_widths_us, window_entries, window_text
+from planner.explain.windows import window_entries, window_text
 from planner.nodes.logical import NamedExpr, TableScan, UnaryNode, WindowKey
 from runtime.spec.table import Column
-from runtime.spec.windows import Cumulate, Hop, SessionWindow, Tumble, Window
+from runtime.windows import Window
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.session import SessionWindow
+from runtime.windows.tumble import Tumble
 
 MINUTE = 60_000_000
 SCHEMA = (Column("k", "int"),)
@@ -80,6 +84,6 @@ def test_windows_are_printed_as_flink_prints_them():
 
 
 def test_a_hop_whose_size_is_no_multiple_of_its_slide_has_two_slice_widths():
-    assert slice_widths_us(Hop(3, 7)) == (2, 1)
-    assert slice_widths_us(Hop(3, 6)) == (3,)
-    assert slice_widths_us(SessionWindow(3)) == ()
+    assert Hop(3, 7).slice_widths_us == (2, 1)
+    assert Hop(3, 6).slice_widths_us == (3,)
+    assert SessionWindow(3).slice_widths_us == ()

@@ -6,7 +6,11 @@ import pytest
 
 from planner.explain.streams import Firing, explain_stream, state_read_text
 from runtime.plan.streams import SliceStoreKind
-from runtime.spec.windows import CalendarHop, Cumulate, Hop, SessionWindow, Tumble, Window
+from runtime.windows import Window
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import CalendarHop, Hop
+from runtime.windows.session import SessionWindow
+from runtime.windows.tumble import Tumble
 from tests.runtime.simulator.queries import of_window, stream
 
 MINUTE = 60_000_000

@@ -6,7 +6,9 @@ import pytest
 
 from planner.lowering.updated_windows import is_updated
 from planner.sql.build import to_sql
-from runtime.spec.windows import CalendarCumulate, Cumulate, Tumble, Window
+from runtime.windows import Window
+from runtime.windows.cumulate import CalendarCumulate, Cumulate
+from runtime.windows.tumble import Tumble
 
 DAY_US = 86_400_000_000
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 import pytest
 
 from planner.arrow.partials import local_expressions
-from planner.materialized.form import consists_of, local_form, slice_grid, stored_columns
+from planner.materialized.form import local_form, slice_grid, stored_columns
 from planner.nodes.physical import LocalWindowAggregate
 from planner.optimizer import Options
 from planner.plan import plan_query
 from runtime.records import round_trip
 from runtime.refusal import Refused
-from runtime.spec.windows import (
-    DAY_US,
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    Cumulate,
-    Hop,
-    SessionWindow,
-    Tumble,
-)
+from runtime.windows.cumulate import CalendarCumulate, Cumulate
+from runtime.windows.hop import CalendarHop, Hop
+from runtime.windows.session import SessionWindow
+from runtime.windows.times import DAY_US
+from runtime.windows.tumble import CalendarTumble, Tumble
 from sqlwin.parser.parser import parse_query
 from tests.planner.test_docstrings import Catalog
 
@@ -131,7 +126,7 @@ def test_slices_are_as_wide_as_the_window_allows(window, grid):
     ],
 )
 def test_a_grid_is_computed_from_a_finer_one(wide, fine, answer):
-    assert consists_of(wide, fine) is answer
+    assert wide.consists_of(fine) is answer
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from planner.nodes.logical import Filter, NamedExpr, Project, SqlQuery, TableSca
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.nodes.properties import distribution, selection_below
 from runtime.spec.table import Column
-from runtime.spec.windows import Tumble
+from runtime.windows.tumble import Tumble
 from sqlwin.parser.parser import parse_query
 
 COLUMNS = tuple(Column(name, "int") for name in ("a", "B"))

@@ -20,15 +20,10 @@ from planner.nodes.windows import (
     window_properties,
 )
 from runtime.spec.table import Column
-from runtime.spec.windows import (
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    Cumulate,
-    Hop,
-    Tumble,
-    Window,
-)
+from runtime.windows import Window
+from runtime.windows.cumulate import CalendarCumulate, Cumulate
+from runtime.windows.hop import CalendarHop, Hop
+from runtime.windows.tumble import CalendarTumble, Tumble
 from sqlwin.parser.parser import parse_query
 
 COLUMNS = ("k", "window_start", "window_end", "window_time")

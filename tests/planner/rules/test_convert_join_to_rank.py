@@ -28,7 +28,9 @@ from planner.rules.convert_join_to_rank import convert_join_to_rank
 from planner.sql.build import column, to_sql
 from runtime.refusal import Refusal
 from runtime.spec.table import Column
-from runtime.spec.windows import Hop, Tumble, Window
+from runtime.windows import Window
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.planner.catalog import Catalog
 
 WINDOW = Hop(2_000_000, 10_000_000)

@@ -8,7 +8,7 @@ from planner.nodes.logical import Filter
 from planner.optimizer import Options
 from planner.rules.push_filter_below_window import push_filter_below_window
 from runtime.refusal import Refusal
-from runtime.spec.windows import Tumble
+from runtime.windows.tumble import Tumble
 from sqlwin.parser.parser import parse_query
 from tests.planner.rules.test_window_rows import CATALOG, window_node
 

@@ -11,7 +11,9 @@ from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES, SCAN_STAGES
 from planner.sql.build import column
 from runtime.spec.expressions import FirstRows, RankOrder
 from runtime.spec.table import Column
-from runtime.spec.windows import Hop, SessionWindow, Tumble
+from runtime.windows.hop import Hop
+from runtime.windows.session import SessionWindow
+from runtime.windows.tumble import Tumble
 from sqlwin.parser.parser import parse_query
 from tests.planner.rules.test_window_rows import CATALOG, MINUTE_US, chosen, rank_node, window_node
 

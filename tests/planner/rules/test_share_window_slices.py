@@ -23,7 +23,9 @@ from planner.rules.share_window_slices import share_window_slices
 from planner.rules.split_window_aggregate import split_window_aggregate
 from planner.sql.build import column, to_sql
 from runtime.spec.table import Column
-from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.planner.catalog import Catalog
 
 MINUTE = 60_000_000

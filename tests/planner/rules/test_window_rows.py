@@ -23,7 +23,10 @@ from planner.optimizer import Options, Trace, optimize
 from planner.rules import LOGICAL_STAGES
 from planner.sql.build import column
 from runtime.spec.table import Column
-from runtime.spec.windows import Cumulate, SessionWindow, Tumble, Window
+from runtime.windows import Window
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.session import SessionWindow
+from runtime.windows.tumble import Tumble
 from sqlwin.parser.parser import parse_query
 from tests.planner.catalog import Catalog
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.sql.intervals import fold_interval, render_duration
+from planner.sql.intervals import fold_interval
 from runtime.errors import AnalysisError
-from runtime.spec.intervals import IntervalValue
+from runtime.windows.intervals import IntervalValue, render_duration
 from sqlwin.parser.parser import parse_query
 
 MINUTE = 60_000_000

@@ -13,7 +13,7 @@ from planner.nodes.physical import LocalWindowAggregate
 from planner.sql.build import column
 from planner.streams.delay import wall_clock_delay_us
 from runtime.spec.table import Watermark
-from runtime.spec.windows import Tumble
+from runtime.windows.tumble import Tumble
 from sqlwin.parser.parser import parse_query
 from tests.planner.catalog import Catalog
 from tests.planner.rules.test_share_window_slices import (

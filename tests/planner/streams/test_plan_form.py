@@ -16,7 +16,7 @@ from planner.nodes.logical import AggregateCall, Node, TableScan
 from planner.streams.plan_form import operator_schemas
 from runtime.spec.state_schema import OperatorSchema
 from runtime.spec.table import Column, Watermark
-from runtime.spec.windows import Tumble
+from runtime.windows.tumble import Tumble
 from sqlwin.parser.parser import parse_query
 from tests.planner.catalog import Catalog
 from tests.planner.rules.test_share_window_slices import MINUTE, window_aggregate

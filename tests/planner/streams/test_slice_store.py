@@ -6,15 +6,11 @@ import pytest
 
 from planner.streams.slice_store import choose_slice_store, reason_of_store
 from runtime.plan.streams import SliceStoreKind
-from runtime.spec.windows import (
-    AlignedWindow,
-    CalendarCumulate,
-    CalendarHop,
-    Cumulate,
-    Hop,
-    SessionWindow,
-    Tumble,
-)
+from runtime.windows import AlignedWindow
+from runtime.windows.cumulate import CalendarCumulate, Cumulate
+from runtime.windows.hop import CalendarHop, Hop
+from runtime.windows.session import SessionWindow
+from runtime.windows.tumble import Tumble
 
 PLAIN, RUNNING, TOTALS = SliceStoreKind
 MINUTE = 60_000_000

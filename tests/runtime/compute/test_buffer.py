@@ -12,10 +12,11 @@ import pytest
 
 from runtime.compute.buffer import BufferRows, WindowBuffer
 from runtime.compute.kernels.merge import merge_slices
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import ExecutionError
 from runtime.spec.aggregates import Merge, MergeMoments, MergeOp, Pick, WindowAggregation
-from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 
 DECIMAL = pa.decimal128(12, 2)
 WORDS = ["", "a", "ab", "b", "é", "zz"]
@@ -172,7 +173,7 @@ def expected(rows, window, functions, filtered):
     """Return (key, slice end) -> result of each function."""
     groups = {}
     for time, key, args, condition in rows:
-        end = int(slice_assigner(window).slice_end(np.array([time]))[0])
+        end = int(window.assigner().slice_end(np.array([time]))[0])
         groups.setdefault((frozen(key), end), []).append((args, condition))
     results = {}
     for group, members in groups.items():
@@ -301,7 +302,7 @@ def test_slices_match_the_window(window):
     times = list(range(-60, 60))
     list(buffer.add(buffer_rows([(t, (), [()], True) for t in times], [], functions, False)))
     (table,) = buffer.flush()
-    ends = slice_assigner(window).slice_end(np.array(times)).tolist()
+    ends = window.assigner().slice_end(np.array(times)).tolist()
     actual = dict(zip(*table.to_pydict().values(), strict=True))
     assert actual == {end: ends.count(end) for end in ends}
 

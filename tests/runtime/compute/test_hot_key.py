@@ -7,7 +7,7 @@ from runtime.compute.arrow.blobs import split_by_bucket, to_blob
 from runtime.compute.buffer import BufferRows, WindowBuffer
 from runtime.compute.kernels.keys import bucket_of
 from runtime.spec.aggregates import CollectSet, Merge, MergeOp
-from runtime.spec.windows import Tumble
+from runtime.windows.tumble import Tumble
 
 N_KEYS, N_SLICES, N_BUCKETS = 1_000, 50, 8
 SCHEMA = pa.schema(

@@ -22,7 +22,9 @@ from runtime.compute.user_aggregates import (
 from runtime.errors import ExecutionError
 from runtime.spec.aggregates import UserDefined, WindowAggregation
 from runtime.spec.table import Column
-from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.reference import windows_of
 from tests.runtime.compute.user_functions import Longest, WeightedMean
 

@@ -9,7 +9,7 @@ import pytest
 
 from runtime.definition.aggregates import result_of
 from runtime.definition.order import compare, compare_rows, key_of
-from runtime.definition.windows import sessions_of, wall_clock, windows_of
+from runtime.definition.wall_clock import wall_clock
 from runtime.errors import ExecutionError
 from runtime.plan.definition import DEFINED_AGGREGATES, DefinedCall
 from runtime.refusal import Refusal
@@ -17,52 +17,52 @@ from runtime.simulator.check import Defined
 from runtime.simulator.compare import difference
 from runtime.spec.expressions import RankOrder
 from runtime.spec.table import Column
-from runtime.spec.windows import (
-    DAY_US,
-    CalendarCumulate,
-    CalendarTumble,
-    Cumulate,
-    Hop,
-    SessionWindow,
-    Tumble,
-)
+from runtime.windows.cumulate import CalendarCumulate, Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.session import SessionWindow
+from runtime.windows.times import DAY_US
+from runtime.windows.tumble import CalendarTumble, Tumble
 from tests.runtime.simulator.queries import ON_WHOLE_WINDOWS, WINDOWS, of_window, stream
 
 S = 1_000_000
 
 
+def windows_of(window, time_us):
+    return next(window.windows_of_rows([time_us]))
+
+
 def test_a_time_on_a_boundary_is_in_the_next_window():
-    assert list(windows_of(Tumble(10), 10)) == [(10, 20)]
-    assert list(windows_of(Tumble(10), -1)) == [(-10, 0)]
-    assert list(windows_of(Tumble(10, 3), 2)) == [(-7, 3)]
+    assert windows_of(Tumble(10), 10) == [(10, 20)]
+    assert windows_of(Tumble(10), -1) == [(-10, 0)]
+    assert windows_of(Tumble(10, 3), 2) == [(-7, 3)]
 
 
 def test_hop_copies_a_row_into_all_its_windows_and_may_leave_gaps():
-    assert list(windows_of(Hop(4, 10), 1)) == [(0, 10), (-4, 6), (-8, 2)]
-    assert list(windows_of(Hop(30, 10), 1)) == [(0, 10)]
-    assert list(windows_of(Hop(30, 10), 21)) == []
+    assert windows_of(Hop(4, 10), 1) == [(0, 10), (-4, 6), (-8, 2)]
+    assert windows_of(Hop(30, 10), 1) == [(0, 10)]
+    assert windows_of(Hop(30, 10), 21) == []
 
 
 def test_cumulate_grows_by_steps():
-    assert list(windows_of(Cumulate(20, 60, 7), 21)) == [(7, 27), (7, 47), (7, 67)]
-    assert list(windows_of(Cumulate(20, 60, 7), 1)) == [(-53, 7)]
+    assert windows_of(Cumulate(20, 60, 7), 21) == [(7, 27), (7, 47), (7, 67)]
+    assert windows_of(Cumulate(20, 60, 7), 1) == [(-53, 7)]
 
 
 def test_months_begin_at_midnight():
     february = windows_of(CalendarTumble(1), 31 * DAY_US)
-    assert list(february) == [(31 * DAY_US, 59 * DAY_US)]
+    assert february == [(31 * DAY_US, 59 * DAY_US)]
     weeks = windows_of(CalendarCumulate(1, 0, step_us=10 * DAY_US), 25 * DAY_US)
-    assert list(weeks) == [(0, 30 * DAY_US), (0, 31 * DAY_US)]
+    assert weeks == [(0, 30 * DAY_US), (0, 31 * DAY_US)]
     with pytest.raises(ExecutionError, match="years 1 to 9999"):
-        list(windows_of(CalendarTumble(1), 1 << 62))
+        windows_of(CalendarTumble(1), 1 << 62)
 
 
 def test_rows_exactly_the_gap_apart_are_one_session():
     times = [20 * S + 1, 0, 10 * S]
-    assert sessions_of(SessionWindow(10 * S), times) == [
-        (20 * S + 1, 30 * S + 1),
-        (0, 20 * S),
-        (0, 20 * S),
+    assert list(SessionWindow(10 * S).windows_of_rows(times)) == [
+        [(20 * S + 1, 30 * S + 1)],
+        [(0, 20 * S)],
+        [(0, 20 * S)],
     ]
 
 

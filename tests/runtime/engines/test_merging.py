@@ -9,7 +9,11 @@ import pytest
 from runtime.engines.local.merging import windows_of_partials
 from runtime.errors import ExecutionError
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, Cumulate, Hop, SessionWindow, Tumble
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.session import SessionWindow
+from runtime.windows.times import FIRST_TIME, LAST_TIME
+from runtime.windows.tumble import Tumble
 
 WINDOWS = [Tumble(10), Hop(5, 20, -1), Cumulate(3, 12), SessionWindow(4, ("k", "c"))]
 COUNT = Merge(("n",), MergeOp.COUNT)

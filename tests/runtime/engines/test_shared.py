@@ -10,7 +10,7 @@ from runtime.plan.local import ArrowBuffer, FileScan, LocalStep, PartialColumns
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.expressions import ColumnRef
 from runtime.spec.table import Column
-from runtime.spec.windows import Tumble
+from runtime.windows.tumble import Tumble
 
 pytestmark = pytest.mark.spark
 

@@ -19,7 +19,7 @@ from runtime.refusal import Refusal, tried
 from runtime.spec.aggregates import Merge, MergeOp, Pick, WindowAggregation
 from runtime.spec.expressions import Call, ColumnRef, Constant
 from runtime.spec.table import Column
-from runtime.spec.windows import Hop
+from runtime.windows.hop import Hop
 
 HOUR = 3_600_000_000
 WINDOW = Hop(6 * HOUR, 24 * HOUR)

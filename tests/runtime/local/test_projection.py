@@ -10,7 +10,7 @@ from runtime.plan.local import ArrowBuffer, LocalStep, PartialColumns, SqlRows
 from runtime.plan.nodes import SqlStep
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.expressions import Call, ColumnRef, Constant
-from runtime.spec.windows import Tumble
+from runtime.windows.tumble import Tumble
 
 TIME = "((`ts` - TIMESTAMP_NTZ'1970-01-01 00:00:00') DIV INTERVAL '0.000001' SECOND)"
 

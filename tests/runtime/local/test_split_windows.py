@@ -22,7 +22,11 @@ from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.expressions import Call, ColumnRef
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
-from runtime.spec.windows import CalendarTumble, Cumulate, Hop, SessionWindow, Tumble, Window
+from runtime.windows import Window
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.session import SessionWindow
+from runtime.windows.tumble import CalendarTumble, Tumble
 from tests.reference import windows_of
 
 SECOND = 1_000_000

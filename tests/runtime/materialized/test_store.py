@@ -25,7 +25,7 @@ from runtime.materialized.store import (
 from runtime.materialized.tiers import TierRules
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.materialized import LocalForm, Reached, SliceKey, SlicePartial, Tier
-from runtime.spec.windows import Tumble
+from runtime.windows.tumble import Tumble
 from runtime.writing.written import WrittenFile
 
 FORM = LocalForm(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from runtime.materialized.tiers import TierRules, apply_tiers, cuts_of, due_tiers, is_touched, widen
 from runtime.spec.materialized import Reached, Tier
-from runtime.spec.windows import Tumble
+from runtime.windows.tumble import Tumble
 
 MINUTES = Tumble(60, 20)
 # slices of 60 for 600, of 300 for 6000, then of 1500

@@ -28,7 +28,7 @@ from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.expressions import Call, ColumnRef, Constant
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
-from runtime.spec.windows import Tumble
+from runtime.windows.tumble import Tumble
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

@@ -22,9 +22,10 @@ from runtime.simulator.state_size import needless_state
 from runtime.simulator.storage import Storage
 from runtime.simulator.timeline import timeline
 from runtime.simulator.whole_windows import RunningWholeWindows
-from runtime.spec.windows import SessionWindow, Tumble
 from runtime.streaming.state.blobs import METADATA
 from runtime.streaming.state.codec import decode_metadata, encode_metadata
+from runtime.windows.session import SessionWindow
+from runtime.windows.tumble import Tumble
 from tests.runtime.simulator.queries import (
     ON_WHOLE_WINDOWS,
     START,

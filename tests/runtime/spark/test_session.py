@@ -158,7 +158,7 @@ def test_the_shipped_code_is_the_runtime_and_reproducible():
     archive = code_archive()
     assert archive.read_bytes() == first
     names = zipfile.ZipFile(archive).namelist()
-    assert "runtime/spec/windows.py" in names
+    assert "runtime/windows/tumble.py" in names
     # the simulator and the definition run only in this process
     assert not {Path(name).parts[1] for name in names} & {"definition", "simulator"}
     others = [name for name in names if Path(name).parts[0] != "runtime"]

@@ -20,7 +20,6 @@ from runtime.local.streaming.messages import MESSAGE_SCHEMA, EndOfInput, SourceP
 from runtime.plan.streams import SliceStoreKind
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.thresholds import Thresholds
-from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, OperatorRun, Status
 from runtime.streaming.operators.buckets import MemoryBound, process
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
@@ -28,6 +27,9 @@ from runtime.streaming.slices.levels import one_reader
 from runtime.streaming.state.blobs import METADATA, Owner
 from runtime.streaming.state.codec import decode_metadata
 from runtime.streaming.watermarks import WatermarkRules
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.reference import windows_of
 
 MS = 1_000

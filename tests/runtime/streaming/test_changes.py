@@ -10,19 +10,14 @@ import pytest
 from runtime.refusal import Refusal, Refused, tried
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.state_schema import OperatorSchema, RowOrigin, StateAccumulator, StateKey
-from runtime.spec.windows import (
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    Cumulate,
-    Hop,
-    SessionWindow,
-    Tumble,
-    Window,
-)
 from runtime.streaming.changes import ResumedOperator, first_complete, resume_operator
 from runtime.streaming.identity import Identity, difference, may_differ
 from runtime.streaming.state.columns import StateColumns
+from runtime.windows import Window
+from runtime.windows.cumulate import CalendarCumulate, Cumulate
+from runtime.windows.hop import CalendarHop, Hop
+from runtime.windows.session import SessionWindow
+from runtime.windows.tumble import CalendarTumble, Tumble
 
 MIN = 60_000_000
 SUM = StateAccumulator(("t$0",), "sum", ("v",), None, "SUM(v)")

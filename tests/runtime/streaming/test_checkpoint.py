@@ -22,7 +22,6 @@ from runtime.spec.state_schema import (
     StateKey,
     StateReader,
 )
-from runtime.spec.windows import CalendarCumulate, Cumulate, Hop, SessionWindow, Tumble
 from runtime.streaming.checkpoint import (
     Checkpoint,
     begin_with,
@@ -33,6 +32,10 @@ from runtime.streaming.checkpoint import (
 )
 from runtime.streaming.identity import Identity, difference, without_secrets
 from runtime.streaming.members import check_members, check_no_member, mark_members
+from runtime.windows.cumulate import CalendarCumulate, Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.session import SessionWindow
+from runtime.windows.tumble import Tumble
 
 FILES = LocalFiles()
 PLAN = (

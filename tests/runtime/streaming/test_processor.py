@@ -21,13 +21,13 @@ from runtime.local.streaming.messages import (
     SourceProgress,
     encode,
 )
-from runtime.spec.windows import Tumble
 from runtime.streaming.operators.base import KeyGroupSpec
 from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.processor import WindowProcessor
 from runtime.streaming.slices.levels import one_reader
 from runtime.streaming.status import STATUS
 from runtime.streaming.task import TaskSpec
+from runtime.windows.tumble import Tumble
 from tests.goldens import ROOT
 from tests.runtime.streaming.model import MS, PARTIALS, aggregation, partials
 

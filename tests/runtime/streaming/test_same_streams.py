@@ -19,9 +19,9 @@ from runtime.spec.state_schema import (
     normalise_form,
     normalise_sql,
 )
-from runtime.spec.windows import Tumble
 from runtime.streaming.changes import ResumedOperator, resume_operator
 from runtime.streaming.identity import Identity, difference, without_secrets
+from runtime.windows.tumble import Tumble
 
 FILES = """connector filesystem
 column k BIGINT

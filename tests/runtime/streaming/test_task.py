@@ -17,11 +17,13 @@ from runtime.local.streaming.messages import Message
 from runtime.local.streaming.stage import LocalPlan, LocalTask
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.stream import FINAL_US, KEEP, SOURCE, TIME, WATERMARK
-from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.base import KeyGroupSpec
 from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.slices.levels import one_reader
 from runtime.streaming.task import KeyGroupTask, TaskSpec
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.runtime.streaming.model import (
     KEYS,
     MS,

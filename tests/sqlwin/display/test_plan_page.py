@@ -14,18 +14,10 @@ import pytest
 
 from planner.explain.document import QueryDocument, to_json
 from planner.explain.windows import months_parameters, window_parameters
-from runtime.compute.windows.aligned import slice_assigner
-from runtime.spec.windows import (
-    AlignedWindow,
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    CalendarWindow,
-    Cumulate,
-    Hop,
-    Tumble,
-    window_kind,
-)
+from runtime.windows import AlignedWindow
+from runtime.windows.cumulate import CalendarCumulate, Cumulate
+from runtime.windows.hop import CalendarHop, Hop
+from runtime.windows.tumble import CalendarTumble, Tumble
 from sqlwin.display.plan_page import plan_frame, plan_page
 from tests.sqlwin.display.browser import CONTRAST, chromium, open_page
 
@@ -122,7 +114,7 @@ def test_the_picture_knows_slices_and_windows_as_the_engine_does(
             }""",
             [type(window).__name__.upper(), parameters, times],
         )
-    assigner = slice_assigner(window)
+    assigner = window.assigner()
     ends = assigner.slice_end(np.array(times, np.int64))
     assert [end for end, _ in result] == ends.tolist()
     rows, window_ends = assigner.window_ends(np.array(times, np.int64))
@@ -145,12 +137,12 @@ def test_the_picture_knows_slices_and_windows_as_the_engine_does(
     ],
 )
 def test_the_picture_has_calendar_months(
-    browser: Any, tmp_path: Path, window: CalendarWindow
+    browser: Any, tmp_path: Path, window: AlignedWindow
 ) -> None:
     rng = random.Random(3)
     times = [rng.randrange(-20, 60) * 30 * 24 * 60 * MINUTE + rng.randrange(999) for _ in range(99)]
     parameters = {
-        "kind": window_kind(window),
+        "kind": window.function,
         "parameters_us": window_parameters(window),
         "parameters_months": months_parameters(window),
     }
@@ -162,7 +154,7 @@ def test_the_picture_has_calendar_months(
             }""",
             [parameters, times],
         )
-    assigner = slice_assigner(window)
+    assigner = window.assigner()
     assert [end for end, _ in result] == assigner.slice_end(np.array(times, np.int64)).tolist()
     rows, ends = assigner.window_ends(np.array(times, np.int64))
     starts = assigner.window_start(ends)

@@ -10,16 +10,11 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from runtime.spec.windows import (
-    DAY_US,
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    Cumulate,
-    Hop,
-    Tumble,
-    Window,
-)
+from runtime.windows import Window
+from runtime.windows.cumulate import CalendarCumulate, Cumulate
+from runtime.windows.hop import CalendarHop, Hop
+from runtime.windows.times import DAY_US
+from runtime.windows.tumble import CalendarTumble, Tumble
 from sqlwin.session import Session
 from sqlwin.testing import simulate_query
 from tests.reference import Bounds, windows_of

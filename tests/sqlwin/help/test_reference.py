@@ -1,6 +1,7 @@
 """The reference lists every option, setting and command of the program, and nothing else."""
 
 import re
+from dataclasses import replace
 from typing import cast
 
 import duckdb
@@ -14,6 +15,7 @@ from runtime.connectors.registry import BUILT_IN, load_connector
 from runtime.options import known
 from runtime.options.checks import Option
 from runtime.options.formats import FLINK_OPTIONS
+from runtime.windows import FUNCTIONS as FUNCTIONS_IN_FROM
 from sqlwin.cli.app import main
 from sqlwin.cli.reference import ENVIRONMENT, _leaf_commands, _option_records, reference
 from sqlwin.config.settings import SETTINGS
@@ -21,7 +23,7 @@ from sqlwin.help import pictures
 from sqlwin.help.connectors import CONNECTORS, FORMAT_OPTIONS, options_of, values_of
 from sqlwin.help.examples import STATEMENTS
 from sqlwin.help.functions import AGGREGATES, FUNCTIONS, GROUP_WINDOWS, WINDOWS, describe_function
-from sqlwin.help.pictures import aligned_windows, picture, sessions
+from sqlwin.help.pictures import picture
 from sqlwin.parser.signatures import SIGNATURES, usage
 from sqlwin.repl.completion import words
 from sqlwin.statements.parse import parse_statement
@@ -196,10 +198,8 @@ def test_every_environment_variable_is_documented():
 
 
 def test_pictures_draw_the_windows_of_the_definitions():
-    assert aligned_windows("TUMBLE", 10, 10, 30) == [(0, 10), (10, 20), (20, 30)]
-    assert aligned_windows("HOP", 5, 10, 15) == [(-5, 5), (0, 10), (5, 15)]
-    assert aligned_windows("CUMULATE", 5, 10, 20) == [(0, 5), (0, 10), (10, 15), (10, 20)]
-    assert sessions([1, 4, 9, 20], 5) == [(1, 14), (20, 25)]
-    lines = picture("TUMBLE", step=10, size=10, until=20).splitlines()
+    hop = picture(replace(FUNCTIONS_IN_FROM["HOP"], drawn_until=15)).splitlines()
+    assert [line.split()[-2:] for line in hop[3:]] == [["2", "rows"]] * 3
+    lines = picture(replace(FUNCTIONS_IN_FROM["TUMBLE"], drawn_until=20)).splitlines()
     assert lines[-2].index(")") == lines[-1].index("[")
     assert lines[-1].endswith("3 rows")

@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-import runtime.definition.relations
 import sqlwin
-from runtime.spec.windows import Tumble
+from runtime.windows.tumble import Tumble
 from sqlwin.cli.app import main
 from tests.goldens import ROOT
 
@@ -446,11 +445,11 @@ def test_simulate_says_why_a_query_is_not_compared_with_its_definition(tmp_path)
 def _with_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the windows of batch and streams a second longer than the definition's."""
 
-    def windows(window, time_us):
+    def candidates(window, time_us):
         yield from definition(Tumble(window.size_us - 1_000_000), time_us)
 
-    definition = runtime.definition.relations.windows_of
-    monkeypatch.setattr(runtime.definition.relations, "windows_of", windows)
+    definition = Tumble.candidates
+    monkeypatch.setattr(Tumble, "candidates", candidates)
 
 
 def test_simulate_shows_the_rows_for_which_batch_differs_from_the_definition(tmp_path, monkeypatch):

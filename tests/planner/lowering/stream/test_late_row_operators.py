@@ -23,7 +23,8 @@ from runtime.plan.rows import RankedRows
 from runtime.plan.streams import StreamWindowStep
 from runtime.spec.stream import LATE_ROW
 from runtime.spec.table import Column, Watermark
-from runtime.spec.windows import SessionWindow, Tumble
+from runtime.windows.session import SessionWindow
+from runtime.windows.tumble import Tumble
 from tests.planner.catalog import Catalog
 from tests.planner.rules.test_share_window_slices import COLUMNS, MINUTE, call, filter_node
 

@@ -27,8 +27,11 @@ from planner.streams.sharing import MAX_READERS
 from runtime.plan.nodes import BatchWindowsStep, SqlStep
 from runtime.spec.stream import LATE_ROW
 from runtime.spec.table import Column, Watermark
-from runtime.spec.windows import Cumulate, Hop, SessionWindow, Tumble
 from runtime.streaming.slices.levels import MAX_READERS as MAX_IN_STATE
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.session import SessionWindow
+from runtime.windows.tumble import Tumble
 from tests.planner.catalog import Catalog
 from tests.planner.rules.test_share_window_slices import (
     COLUMNS,

@@ -21,16 +21,11 @@ from runtime.compute.kernels.interpolate import interpolate
 from runtime.errors import ExecutionError
 from runtime.spec.expressions import Constant
 from runtime.spec.filling import FillConstant, FillLinear, FillLocf, GapFilling
-from runtime.spec.windows import (
-    DAY_US,
-    AlignedWindow,
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    Cumulate,
-    Hop,
-    Tumble,
-)
+from runtime.windows import AlignedWindow
+from runtime.windows.cumulate import CalendarCumulate, Cumulate
+from runtime.windows.hop import CalendarHop, Hop
+from runtime.windows.times import DAY_US
+from runtime.windows.tumble import CalendarTumble, Tumble
 from tests.reference import windows_of
 
 FILLERS = (

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from runtime.compute.kernels.merge import merge_slices, merged_schema
 from runtime.compute.kernels.slices import PART_ROWS, ascending_order
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import ExecutionError
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
-from runtime.spec.windows import Cumulate, Hop, SessionWindow, Tumble
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.session import SessionWindow
+from runtime.windows.tumble import Tumble
 from tests.marks import among
 from tests.reference import windows_of
 from tests.runtime.compute.aggregates import CASES, same
@@ -43,7 +45,7 @@ KEYS = {
 
 
 def slice_end_of(window, t):
-    return int(slice_assigner(window).slice_end(np.array([t]))[0])
+    return int(window.assigner().slice_end(np.array([t]))[0])
 
 
 def canonical(key):

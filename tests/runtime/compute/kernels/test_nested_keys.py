@@ -19,7 +19,7 @@ from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.kernels.ranks import order_codes
 from runtime.spec.expressions import Constant
 from runtime.spec.filling import FillConstant, GapFilling
-from runtime.spec.windows import Tumble
+from runtime.windows.tumble import Tumble
 
 TYPES = (
     (pa.int8(), st.integers(-2, 2)),

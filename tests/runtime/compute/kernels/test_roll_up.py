@@ -9,11 +9,12 @@ from planner.nodes.slice_levels import grid_of
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.kernels.roll_up import roll_up, roll_up_levels
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.plan.exchange import SliceLevel
 from runtime.spec.aggregates import Distinct, ListAgg, Merge, MergeOp, WindowAggregation
 from runtime.spec.table import Column
-from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.runtime.compute.aggregates import CASES, same
 
 # Windows whose slices consist of slices of 2 that begin at 1.
@@ -101,7 +102,7 @@ def assert_same_windows(actual, expected):
 def test_windows_over_finer_slices_equal_those_over_their_own(window, partials):
     table, accumulators = partials
     ends = table.column("s").to_numpy()
-    own_ends = pa.array(slice_assigner(window).slice_end(ends - 1), pa.int64())
+    own_ends = pa.array(window.assigner().slice_end(ends - 1), pa.int64())
     on_own_slices = table.set_column(table.schema.get_field_index("s"), "s", own_ends)
     assert_same_windows(
         windows(table, window, accumulators), windows(on_own_slices, window, accumulators)

@@ -15,7 +15,9 @@ from runtime.compute.kernels.session import chain_partials, find_sessions, merge
 from runtime.errors import ExecutionError
 from runtime.spec.aggregates import Distinct, Merge, MergeOp, WindowAggregation
 from runtime.spec.table import Column
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, Tumble
+from runtime.windows.session import SessionWindow
+from runtime.windows.times import FIRST_TIME, LAST_TIME
+from runtime.windows.tumble import Tumble
 from tests.runtime.compute.aggregates import CASES, same
 from tests.runtime.compute.kernels.test_merge_slices import KEYS, canonical
 

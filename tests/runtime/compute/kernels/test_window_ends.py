@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.compute.kernels.merge import merge_slices
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Distinct, Merge, MergeOp, WindowAggregation
 from runtime.spec.table import Column
-from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 
 WINDOWS = [
     Tumble(10),
@@ -42,7 +43,7 @@ def test_a_range_selects_windows_by_their_ends(window, rows, after, width):
     table = pa.table(
         {
             "key": pa.array(keys, pa.string()),
-            "slice": pa.array(slice_assigner(window).slice_end(np.array(times, np.int64))),
+            "slice": pa.array(window.assigner().slice_end(np.array(times, np.int64))),
             "total": pa.array(values, pa.int64()),
             "largest": pa.array([float(v) for v in values], pa.float64()),
             "values": pa.array([[v] for v in values], pa.list_(pa.int64())),

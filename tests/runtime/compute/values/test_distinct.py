@@ -15,7 +15,9 @@ from runtime.compute.kernels.slices import PART_ROWS
 from runtime.errors import ExecutionError
 from runtime.spec.aggregates import Distinct, Merge, MergeOp, WindowAggregation
 from runtime.spec.table import Column
-from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.marks import among
 from tests.runtime.compute.kernels.test_merge_slices import (
     KEYS,

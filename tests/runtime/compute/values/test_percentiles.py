@@ -12,7 +12,9 @@ from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.values.percentiles import condense
 from runtime.spec.aggregates import ApproxPercentile, WindowAggregation
 from runtime.spec.table import Column
-from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.reference import windows_of
 
 WINDOWS = [Tumble(10), Hop(10, 60), Hop(10, 35), Cumulate(10, 50)]

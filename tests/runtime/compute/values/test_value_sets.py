@@ -14,7 +14,7 @@ from runtime.compute.buffer import BufferRows, WindowBuffer
 from runtime.compute.kernels.merge import merge_slices
 from runtime.spec.aggregates import CollectSet, Distinct, Merge, MergeOp, WindowAggregation
 from runtime.spec.table import Column
-from runtime.spec.windows import Hop
+from runtime.windows.hop import Hop
 
 # name -> (types of the arguments, values to draw from)
 VALUES = {

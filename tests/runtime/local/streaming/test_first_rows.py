@@ -12,7 +12,7 @@ from runtime.compute.buffer import BufferRows
 from runtime.compute.kernels.ranks import order_codes, ranked_rows
 from runtime.local.streaming.first_rows import FirstRowsOfSlices
 from runtime.spec.expressions import FirstRows, RankOrder
-from runtime.spec.windows import Hop
+from runtime.windows.hop import Hop
 
 # Its slices end at 1, 2, 3 ...
 WINDOW = Hop(2, 1)

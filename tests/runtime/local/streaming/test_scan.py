@@ -32,7 +32,10 @@ from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
 from runtime.spec.stream import ALL_SOURCES, KEEP, SOURCE, TIME, WATERMARK, StreamSource
 from runtime.spec.table import Column, TableSpec
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, Hop, SessionWindow, Window
+from runtime.windows import Window
+from runtime.windows.hop import Hop
+from runtime.windows.session import SessionWindow
+from runtime.windows.times import FIRST_TIME, LAST_TIME
 from tests.runtime.streaming.model import decode_messages
 
 TS, KEY, VALUE = Column("ts", "timestamp_ntz"), Column("k", "string"), Column("v", "bigint")

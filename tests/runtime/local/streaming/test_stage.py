@@ -24,7 +24,7 @@ from runtime.local.streaming.messages import (
 from runtime.local.streaming.stage import NOT_KEPT, LocalPlan, LocalTask, decode_sent
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.stream import ALL_SOURCES, KEEP, PROCESSING_TIME, SOURCE, TIME, WATERMARK
-from runtime.spec.windows import Hop
+from runtime.windows.hop import Hop
 from tests.runtime.streaming.model import decode_messages
 
 SCHEMA = pa.schema(

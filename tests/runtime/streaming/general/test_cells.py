@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from runtime.compute.kernels.keys import bucket_of
-from runtime.spec.windows import Tumble
 from runtime.streaming.general.assigners import AlignedAssigner, SessionAssigner
 from runtime.streaming.general.operator import WindowJob
 from runtime.streaming.general.timers import Timers
@@ -22,6 +21,7 @@ from runtime.streaming.state.cells import (
     n_positions,
 )
 from runtime.streaming.state.split import Split, split_group
+from runtime.windows.tumble import Tumble
 from tests.runtime.streaming.operators.test_general import VALUES, Group
 from tests.runtime.streaming.state.test_split import signed_blobs
 

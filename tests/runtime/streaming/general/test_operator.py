@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.errors import AnalysisError
-from runtime.spec.windows import CalendarTumble, Cumulate, Hop, Tumble
 from runtime.streaming.general.assigners import AlignedAssigner, GlobalAssigner, SessionAssigner
 from runtime.streaming.general.evictors import CountEvictor, DeltaEvictor, TimeEvictor
 from runtime.streaming.general.functions import (
@@ -26,6 +25,9 @@ from runtime.streaming.general.triggers import (
     EventTimeTrigger,
     PurgingTrigger,
 )
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import CalendarTumble, Tumble
 from tests.reference import windows_of
 
 MS = 1_000

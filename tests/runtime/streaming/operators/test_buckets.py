@@ -9,7 +9,6 @@ import pytest
 
 from runtime.errors import ExecutionError
 from runtime.spec.thresholds import Thresholds
-from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.buckets import MemoryBound
 from runtime.streaming.operators.firing import UpdateRules
 from runtime.streaming.state.buckets import Place, is_metadata, metadata_name, n_buckets_of
@@ -17,6 +16,9 @@ from runtime.streaming.state.codec import decode_metadata
 from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.split import Split, key_columns, split_group
 from runtime.streaming.state.table_cache import CACHE
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.marks import among
 from tests.runtime.streaming.model import MS, NO_SPANS, SPANS_FROM_THE_START, Memory, Stream
 from tests.runtime.streaming.operators import test_session, test_shared

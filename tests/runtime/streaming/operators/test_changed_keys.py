@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from runtime.spec.thresholds import Thresholds
-from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.firing import FireRule
 from runtime.streaming.state import results
 from runtime.streaming.state.contents import BlobKind, blobs_of
 from runtime.streaming.state.metadata import UpdateMetadata
 from runtime.streaming.state.table_cache import CACHE
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.runtime.streaming.model import MS, Stream
 from tests.runtime.streaming.operators.changelog import Changelog
 from tests.runtime.streaming.operators.test_updates import Brute, rules

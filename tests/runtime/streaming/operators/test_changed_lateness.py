@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.firing import FireRule, UpdateRules
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.reference import windows_of
 from tests.runtime.streaming.model import MS, Stream
 

@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.spec.windows import Cumulate, Hop, Tumble, Window
 from runtime.streaming.changes import first_complete
 from runtime.streaming.state.contents import blobs_of
+from runtime.windows import Window
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.marks import among
 from tests.reference import windows_of
 from tests.runtime.streaming.model import MS, SPANS_FROM_THE_START, Stream

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from runtime.errors import ExecutionError
 from runtime.local.streaming.messages import EndOfInput, Progress, SourceProgress
 from runtime.spec.stream import TIME
-from runtime.spec.windows import Hop, Tumble
 from runtime.streaming.general.assigners import (
     AlignedAssigner,
     Assigner,
@@ -35,6 +34,8 @@ from runtime.streaming.general.triggers import (
 )
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.general import POSITION, GeneralGroup, GeneralSpec
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.runtime.streaming.model import Memory
 
 MS = 1_000

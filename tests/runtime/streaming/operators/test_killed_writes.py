@@ -16,9 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.firing import FireRule, UpdateRules
 from runtime.streaming.state.table_cache import CACHE
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.marks import pairs
 from tests.oracle import OracleWindow, expected
 from tests.runtime.streaming.model import MS, SPANS_FROM_THE_START, MetadataReader, Stream

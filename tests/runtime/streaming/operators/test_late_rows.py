@@ -13,12 +13,14 @@ from runtime.local.streaming.messages import LateCandidates, LateRows, Partials,
 from runtime.local.streaming.stage import LocalPlan, LocalTask
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
-from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.firing import UpdateRules
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.slices.levels import one_reader
 from runtime.streaming.watermarks import closed_until_us
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.reference import windows_of
 from tests.runtime.streaming.model import (
     KEYS,

@@ -14,11 +14,12 @@ from runtime.local.streaming.messages import LateCandidates, LateRows, Partials,
 from runtime.local.streaming.stage import LocalPlan, LocalTask
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.watermarks import closed_until_us
+from runtime.windows.session import SessionWindow
+from runtime.windows.times import FIRST_TIME, LAST_TIME
 from tests.runtime.streaming.model import MS, Memory, decode_messages
 
 GAP = 10

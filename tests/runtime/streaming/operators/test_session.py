@@ -14,12 +14,13 @@ from runtime.local.streaming.messages import EndOfInput, SourceProgress
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream import FINAL_US
 from runtime.spec.thresholds import Thresholds
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.buckets import MemoryBound
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.table_cache import CACHE
+from runtime.windows.session import SessionWindow
+from runtime.windows.times import FIRST_TIME, LAST_TIME
 from tests.marks import among
 from tests.runtime.streaming.model import MS, Memory, outputs
 

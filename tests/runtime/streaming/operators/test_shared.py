@@ -9,19 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.nodes.slice_levels import grid_of
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.local.streaming.messages import SLICE_END, EndOfInput, LateRows, SourceProgress
 from runtime.plan.streams import StreamReader
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream import FINAL_US, LATE_ROW
 from runtime.spec.thresholds import Thresholds
-from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.slices.levels import SharedSpec, common_slices
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.table_cache import CACHE
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.reference import windows_of
 from tests.runtime.streaming.model import (
     KEYS,
@@ -92,7 +93,7 @@ class Shared:
         return self._process(self._spec(shared), rows, progress)
 
     def _process(self, spec, rows, progress):
-        assigner = slice_assigner(self.slices)
+        assigner = self.slices.assigner()
         times = np.array([row[1] for row in rows], np.int64) * MS
         raw = pa.array([dict(zip(("k", "at", "v"), row, strict=True)) for row in rows], RAW)
         every = pa.table({SLICE_END: assigner.slice_end(times), LATE_ROW: raw})

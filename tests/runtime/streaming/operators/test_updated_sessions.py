@@ -12,7 +12,6 @@ from runtime.local.streaming.messages import EndOfInput, SourceProgress
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.stream import FINAL_US
 from runtime.spec.thresholds import Thresholds
-from runtime.spec.windows import SessionWindow
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.buckets import MemoryBound
 from runtime.streaming.operators.firing import FireRule, UpdateRules
@@ -23,6 +22,7 @@ from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.contents import BlobKind, Decoder, blobs_of
 from runtime.streaming.state.split import Split, split_group
 from runtime.streaming.state.table_cache import CACHE
+from runtime.windows.session import SessionWindow
 from tests.runtime.streaming.model import MS, Memory, outputs, result_rows
 from tests.runtime.streaming.operators.changelog import Changelog
 from tests.runtime.streaming.operators.test_session import GAP, PARTIALS, partials

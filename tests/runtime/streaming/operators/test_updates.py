@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime.spec.thresholds import Thresholds
-from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.firing import FireRule, UpdateRules
 from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.ranges import union, within, without
 from runtime.streaming.state.table_cache import CACHE
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.reference import windows_of
 from tests.runtime.streaming.model import MS, NO_SPANS, SPANS_FROM_THE_START, Stream
 from tests.runtime.streaming.operators.changelog import Changelog

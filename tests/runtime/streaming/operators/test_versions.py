@@ -14,7 +14,6 @@ from runtime.local.streaming.stage import ROW_COUNT
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.filling import VersionJoining
 from runtime.spec.thresholds import Thresholds
-from runtime.spec.windows import Tumble
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.versions import VersionOperator, VersionSpec
 from runtime.streaming.state.blobs import METADATA
@@ -22,6 +21,7 @@ from runtime.streaming.state.codec import decode_metadata
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.contents import BlobKind, Decoder, blobs_of
 from runtime.streaming.state.metadata import VersionMetadata
+from runtime.windows.tumble import Tumble
 from tests.runtime.streaming.model import Memory, outputs
 
 SECOND = 1_000_000

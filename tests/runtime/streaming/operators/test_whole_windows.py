@@ -19,13 +19,13 @@ from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.expressions import RankOrder
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
 from runtime.spec.table import Column
-from runtime.spec.windows import Tumble
 from runtime.streaming.operators.whole_windows import (
     IS_LEFT,
     evaluate_windows,
     join_sides,
     regroup_rows,
 )
+from runtime.windows.tumble import Tumble
 from sqlwin.parser.parser import parse_query
 
 SMALL = st.one_of(st.none(), st.integers(-3, 3))

@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 
 from runtime.compute.kernels.merge import merge_slices
 from runtime.spec.stream import FINAL_US
-from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.watermarks import WatermarkRules
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.runtime.streaming.model import MS, Model, Stream, aggregation, partials, result_rows
 
 S = 1000 * MS

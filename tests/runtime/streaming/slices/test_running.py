@@ -20,11 +20,11 @@ from runtime.spec.aggregates import (
     WindowAggregation,
 )
 from runtime.spec.table import Column
-from runtime.spec.windows import CalendarHop, Hop
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.slices.levels import one_reader
 from runtime.streaming.state.table_cache import CACHE
+from runtime.windows.hop import CalendarHop, Hop
 from tests.marks import among
 from tests.runtime.streaming.model import (
     MS,

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from runtime.local.streaming.stage import ROW_COUNT
 from runtime.plan.streams import SliceStoreKind
 from runtime.spec.thresholds import Thresholds
-from runtime.spec.windows import Cumulate, Hop, Tumble, windows_per_slice
 from runtime.streaming.slices.levels import one_reader
 from runtime.streaming.slices.opening import open_slices
 from runtime.streaming.slices.plain import PlainSlices
@@ -31,6 +30,9 @@ from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.metadata import GroupMetadata, SliceMetadata, WindowMetadata
 from runtime.streaming.state.table_cache import CACHE
 from runtime.streaming.watermarks import Watermarks
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.reference import windows_of
 from tests.runtime.streaming.model import (
     KEYS,
@@ -117,7 +119,7 @@ def kinds_of(window: Window) -> list[SliceStoreKind]:
     """Return the stores that a window can have."""
     match window:
         # running aggregates need slices that are in several windows
-        case Hop() if windows_per_slice(window) > 1:
+        case Hop() if window.windows_per_row > 1:
             return [PLAIN, RUNNING]
         case Cumulate():
             return [PLAIN, TOTALS]

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from runtime.errors import ExecutionError
 from runtime.records import from_json, to_json
 from runtime.spec.stream import FINAL_US
-from runtime.spec.windows import Tumble
 from runtime.streaming.state import metadata as metadata_module
 from runtime.streaming.state.codec import (
     decode_bits,
@@ -44,6 +43,7 @@ from runtime.streaming.state.metadata import (
     WindowMetadata,
 )
 from runtime.streaming.watermarks import SourceWatermark, Watermarks
+from runtime.windows.tumble import Tumble
 from tests.runtime.streaming.model import Memory, Stream
 
 KINDS = [

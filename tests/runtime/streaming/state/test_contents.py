@@ -13,22 +13,16 @@ from runtime.spec.state_schema import (
     StateAccumulator,
     StateKey,
 )
-from runtime.spec.windows import (
-    FIRST_TIME,
-    LAST_TIME,
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    Cumulate,
-    Hop,
-    SessionWindow,
-    Tumble,
-    Window,
-)
 from runtime.streaming.state.codec import encode_table
 from runtime.streaming.state.contents import BlobKind, Decoder, blobs_of
 from runtime.streaming.state.metadata import FillMetadata, GroupMetadata, MarkedChunk
 from runtime.streaming.watermarks import Watermarks
+from runtime.windows import Window
+from runtime.windows.cumulate import CalendarCumulate, Cumulate
+from runtime.windows.hop import CalendarHop, Hop
+from runtime.windows.session import SessionWindow
+from runtime.windows.times import FIRST_TIME, LAST_TIME
+from runtime.windows.tumble import CalendarTumble, Tumble
 from tests.runtime.streaming.model import MS, Memory, Stream
 
 S = 1000 * MS

@@ -3,9 +3,11 @@
 import pytest
 
 from runtime.errors import ExecutionError
-from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.firing import UpdateRules
 from runtime.streaming.state.table_cache import CACHE
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.runtime.streaming.model import MS, Stream
 from tests.runtime.streaming.operators.test_general import JOBS, Group
 from tests.runtime.streaming.operators.test_session import Stream as Sessions

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from runtime.errors import ExecutionError
-from runtime.spec.windows import Tumble
 from runtime.streaming.state.blobs import Owner
+from runtime.windows.tumble import Tumble
 from tests.runtime.streaming.model import MS, Memory, Stream
 
 OWN, OTHER = Owner("/ck/t", "aded9987"), Owner("/ck/t", "1b1f3c4e")

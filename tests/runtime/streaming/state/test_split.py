@@ -14,7 +14,6 @@ import pytest
 from runtime.compute.kernels.keys import bucket_of
 from runtime.errors import ExecutionError
 from runtime.spec.thresholds import Thresholds
-from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.general.assigners import SessionAssigner
 from runtime.streaming.general.operator import WindowJob
 from runtime.streaming.operators.base import KeyGroupSpec
@@ -23,6 +22,9 @@ from runtime.streaming.state.blobs import METADATA
 from runtime.streaming.state.codec import decode_metadata, encode_metadata
 from runtime.streaming.state.metadata import GroupMetadata, WindowMetadata
 from runtime.streaming.state.split import Split, key_columns, split_group
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.runtime.streaming.model import MS, Memory, Stream
 from tests.runtime.streaming.operators import test_session, test_shared
 from tests.runtime.streaming.operators.test_general import VALUES, Group

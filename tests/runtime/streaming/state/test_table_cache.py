@@ -7,10 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.thresholds import Thresholds
-from runtime.spec.windows import Hop
 from runtime.streaming.slices.chunks import SliceState, slab_us
 from runtime.streaming.state.codec import encode_table
 from runtime.streaming.state.columns import StateColumns
@@ -22,6 +20,7 @@ from runtime.streaming.state.table_cache import (
     tables_of_executor,
     unique_name,
 )
+from runtime.windows.hop import Hop
 
 
 def table(n_rows):
@@ -184,7 +183,7 @@ class Store(dict):
 
 def slices(store, metadata):
     columns = StateColumns(("k",), "$slice_end", (Merge(("s",), MergeOp.SUM),))
-    windows = slice_assigner(Hop(10, 40))
+    windows = Hop(10, 40).assigner()
     return SliceState(store, metadata, windows, slab_us(Hop(10, 40)), columns, Thresholds())
 
 

@@ -9,7 +9,8 @@ import pytest
 from runtime.errors import CatalogError
 from runtime.materialized.tiers import TierRules
 from runtime.spec.materialized import LocalForm
-from runtime.spec.windows import DAY_US, CalendarTumble, Tumble
+from runtime.windows.times import DAY_US
+from runtime.windows.tumble import CalendarTumble, Tumble
 from sqlwin.execution.materialized.options import rules_of
 
 MINUTE_US = 60_000_000

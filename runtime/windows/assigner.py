@@ -1,13 +1,22 @@
-"""Interface of slice assigners: slices and windows of an aligned window function."""
+"""Slice assigners: map times to slices, and slices to windows.
+
+A slice is the smallest piece of time that windows share, named by its end. All times are int64
+microseconds since 1970-01-01 00:00, possibly negative: every division rounds down. The same
+arithmetic is available as Spark SQL over a BIGINT expression, so that both local stages agree.
+
+NumPy is imported where arrays are made, because help and the planner read windows without it.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
-Int64Array = npt.NDArray[np.int64]
+Int64Array: TypeAlias = "npt.NDArray[np.int64]"
 
 
 class SliceAssigner(ABC):
@@ -86,6 +95,8 @@ class SliceAssigner(ABC):
 
     def window_ends(self, time_us: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return all windows of all rows: (row index, window end), by row, then oldest first."""
+        import numpy as np
+
         slice_end = self.slice_end(time_us)
         first = self.window_number(self.first_window_end(slice_end))
         last = self.window_number(self.last_window_end(slice_end))
@@ -94,3 +105,49 @@ class SliceAssigner(ABC):
         position = np.arange(len(row_index), dtype=np.int64)
         position -= np.repeat(np.cumsum(n_windows) - n_windows, n_windows)
         return row_index, self.window_end_of(first[row_index] + position)
+
+
+class EvenWindowEnds(SliceAssigner):
+    """Window ends on a grid: one every `window_end_stride_us`."""
+
+    block_us: int
+    """Upper bound of window lengths."""
+
+    _end_offset: int
+    """A window end, modulo the stride."""
+
+    def next_window_end(self, time_us: int) -> int:
+        return after(time_us, self._end_offset, self.window_end_stride_us)
+
+    def previous_window_end(self, time_us: int) -> int:
+        return self.next_window_end(time_us) - self.window_end_stride_us
+
+    def window_number(self, window_end: Int64Array) -> Int64Array:
+        return (window_end - self._end_offset) // self.window_end_stride_us
+
+    def window_end_of(self, number: Int64Array) -> Int64Array:
+        return number * self.window_end_stride_us + self._end_offset
+
+    def block(self, slice_end: Int64Array) -> Int64Array:
+        return slice_end // self.block_us
+
+
+def at_or_before(time_us: Int64Array, offset: int, width: int) -> Int64Array:
+    """Return the last k*width + offset at or below the time."""
+    return time_us - (time_us - offset) % width
+
+
+def after(time_us: int, offset: int, width: int) -> int:
+    """Return the first k*width + offset above the time."""
+    return time_us - (time_us - offset) % width + width
+
+
+def at_or_before_sql(time_us_sql: str, offset: int, width: int) -> str:
+    """Return `at_or_before` as Spark SQL."""
+    phase = f"({time_us_sql}) - {offset}L" if offset else f"({time_us_sql})"
+    return f"({time_us_sql}) - pmod({phase}, {width}L)"
+
+
+def after_sql(time_us_sql: str, offset: int, width: int) -> str:
+    """Return `after` as Spark SQL."""
+    return f"{at_or_before_sql(time_us_sql, offset, width)} + {width}L"

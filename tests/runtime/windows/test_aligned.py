@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import AnalysisError
-from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.windows.cumulate import Cumulate
+from runtime.windows.hop import Hop
+from runtime.windows.tumble import Tumble
 from tests.reference import windows_of
 
 lengths = st.integers(1, 40)
@@ -27,14 +28,14 @@ times = st.lists(st.integers(-300, 300), min_size=1, max_size=30)
 
 @given(windows, times)
 def test_a_row_belongs_to_exactly_the_windows_of_the_definition(window, ts):
-    rows, ends = slice_assigner(window).window_ends(np.array(ts))
+    rows, ends = window.assigner().window_ends(np.array(ts))
     result = list(zip(rows.tolist(), ends.tolist(), strict=True))
     assert result == [(i, end) for i, t in enumerate(ts) for _, end in windows_of(window, t)]
 
 
 @given(windows, times)
 def test_a_slice_knows_its_first_and_last_window_and_a_window_its_start(window, ts):
-    assigner = slice_assigner(window)
+    assigner = window.assigner()
     slice_end = assigner.slice_end(np.array(ts))
     first, last = assigner.first_window_end(slice_end), assigner.last_window_end(slice_end)
     for i, t in enumerate(ts):
@@ -52,7 +53,7 @@ def test_slices_are_as_long_as_their_windows_allow(window, t):
     #     t'          t' + 1 = slice end of t'
     #  ---|-----------|---
     # windows differ across a slice end, unless neither side is in a window
-    assigner = slice_assigner(window)
+    assigner = window.assigner()
     end = int(assigner.slice_end(np.array([t]))[0])
     assert end > t
     assert all(windows_of(window, u) == windows_of(window, t) for u in range(t, end))
@@ -61,7 +62,7 @@ def test_slices_are_as_long_as_their_windows_allow(window, t):
 
 @given(windows, st.integers(-300, 300))
 def test_the_next_window_end_is_the_first_one_after_the_time(window, t):
-    assigner = slice_assigner(window)
+    assigner = window.assigner()
     result = assigner.next_window_end(t)
     ends = {end for u in range(t - 100, t + 200) for _, end in windows_of(window, u)}
     assert result == min(end for end in ends if end > t)
@@ -70,7 +71,7 @@ def test_the_next_window_end_is_the_first_one_after_the_time(window, t):
 
 @given(windows, times)
 def test_slices_are_shared_if_some_row_belongs_to_several_windows(window, ts):
-    is_shared = slice_assigner(window).is_shared
+    is_shared = window.assigner().is_shared
     assert is_shared == any(len(windows_of(window, t)) > 1 for t in range(window.size_us * 2 + 40))
 
 
@@ -86,7 +87,7 @@ def test_slices_are_shared_if_some_row_belongs_to_several_windows(window, ts):
     ids=str,
 )
 def test_sql_expressions_equal_the_array_functions(window):
-    assigner = slice_assigner(window)
+    assigner = window.assigner()
     database = duckdb.connect()
     database.execute("CREATE MACRO pmod(a, n) AS ((a % n) + n) % n")
     database.execute("SET lambda_syntax = 'ENABLE_SINGLE_ARROW'")
@@ -112,13 +113,13 @@ def test_a_paired_hop_is_cut_where_windows_start_and_where_they_end():
     # HOP(slide 4, size 10)   0         4         8     10      12
     #                         [------------------------)
     #                         |    2    |    6    |     |       |
-    ends = slice_assigner(Hop(4, 10)).slice_end(np.arange(-2, 8))
+    ends = Hop(4, 10).assigner().slice_end(np.arange(-2, 8))
     assert ends.tolist() == [0, 0, 2, 2, 4, 4, 6, 6, 8, 8]
 
 
 def test_rows_between_windows_are_in_no_window():
     # HOP(slide 30, size 10):  [0, 10)  gap  [30, 40)
-    rows, ends = slice_assigner(Hop(30, 10)).window_ends(np.array([1, 21, 30]))
+    rows, ends = Hop(30, 10).assigner().window_ends(np.array([1, 21, 30]))
     assert (rows.tolist(), ends.tolist()) == ([0, 2], [10, 40])
 
 
@@ -134,4 +135,4 @@ def test_rows_between_windows_are_in_no_window():
 )
 def test_lengths_that_make_no_windows_are_errors(window, fault):
     with pytest.raises(AnalysisError, match=fault):
-        slice_assigner(window)
+        window.assigner()

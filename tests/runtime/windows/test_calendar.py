@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.kernels.slots import slice_slots
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import AnalysisError
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
-from runtime.spec.windows import DAY_US, CalendarCumulate, CalendarHop, CalendarTumble
+from runtime.windows.cumulate import CalendarCumulate
+from runtime.windows.hop import CalendarHop
+from runtime.windows.times import DAY_US
+from runtime.windows.tumble import CalendarTumble
 from tests.reference import windows_of
 
 HOUR_US = DAY_US // 24
@@ -48,7 +50,7 @@ times = st.builds(
 
 @given(windows, st.lists(times, min_size=1, max_size=10))
 def test_a_row_belongs_to_exactly_the_windows_of_the_definition(window, ts):
-    assigner = slice_assigner(window)
+    assigner = window.assigner()
     rows, ends = assigner.window_ends(np.array(ts))
     starts = assigner.window_start(ends)
     result = list(zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True))
@@ -57,7 +59,7 @@ def test_a_row_belongs_to_exactly_the_windows_of_the_definition(window, ts):
 
 @given(windows, times)
 def test_a_slice_ends_where_the_windows_of_a_row_change(window, t):
-    assigner = slice_assigner(window)
+    assigner = window.assigner()
     (end,) = assigner.slice_end(np.array([t])).tolist()
     assert end > t
     assert windows_of(window, end - 1) == windows_of(window, t)
@@ -74,7 +76,7 @@ def test_a_slice_ends_where_the_windows_of_a_row_change(window, t):
 
 @given(windows, times)
 def test_windows_are_numbered_in_the_order_of_their_ends(window, t):
-    assigner = slice_assigner(window)
+    assigner = window.assigner()
     ends = [t]
     for _ in range(6):
         ends.append(assigner.next_window_end(ends[-1]))
@@ -89,7 +91,7 @@ def test_windows_are_numbered_in_the_order_of_their_ends(window, t):
 
 @given(windows, times)
 def test_the_next_window_end_is_the_first_one_after_the_time(window, t):
-    assigner = slice_assigner(window)
+    assigner = window.assigner()
     result = assigner.next_window_end(t)
     assert result > t
     assert result in {end for _, end in windows_of(window, result - 1)}
@@ -101,14 +103,14 @@ def test_the_next_window_end_is_the_first_one_after_the_time(window, t):
 
 @given(windows, st.lists(times, min_size=1, max_size=30))
 def test_the_slots_of_the_local_stage_are_the_slices(window, ts):
-    assigner = slice_assigner(window)
+    assigner = window.assigner()
     slot, slot_end = slice_slots(np.array(ts), window, assigner)
     assert slot_end[slot].tolist() == assigner.slice_end(np.array(ts)).tolist()
 
 
 @given(windows, st.lists(times, min_size=1, max_size=8), st.sampled_from([1, 5, 65_536]))
 def test_slices_merge_to_the_windows_of_the_definition(window, ts, max_rows):
-    slice_end = slice_assigner(window).slice_end(np.array(ts))
+    slice_end = window.assigner().slice_end(np.array(ts))
     table = pa.table({"s": slice_end, "n": np.ones(len(ts), np.int64), "m": np.array(ts)})
     spec = WindowAggregation(
         window, (), "s", (Merge(("n",), MergeOp.COUNT), Merge(("m",), MergeOp.MAX))
@@ -136,7 +138,7 @@ def test_months_before_year_1_follow_the_proleptic_calendar():
 
 
 def test_month_to_date_by_day_in_a_leap_year_and_in_another():
-    assigner = slice_assigner(CalendarCumulate(1, 0, DAY_US))
+    assigner = CalendarCumulate(1, 0, DAY_US).assigner()
     for year, days in [(2023, 28), (2024, 29)]:
         start = (date(year, 2, 1) - date(1970, 1, 1)).days * DAY_US
         _, ends = assigner.window_ends(np.array([start + 5]))
@@ -158,7 +160,7 @@ def test_month_to_date_by_day_in_a_leap_year_and_in_another():
     ids=str,
 )
 def test_sql_expressions_equal_the_array_functions(window):
-    assigner = slice_assigner(window)
+    assigner = window.assigner()
     database = duckdb.connect()
     database.execute("CREATE MACRO pmod(a, n) AS ((a % n) + n) % n")
     database.execute('CREATE MACRO "if"(c, a, b) AS CASE WHEN c THEN a ELSE b END')
@@ -192,4 +194,4 @@ def test_sql_expressions_equal_the_array_functions(window):
 )
 def test_lengths_that_make_no_windows_are_errors(window):
     with pytest.raises(AnalysisError):
-        slice_assigner(window)
+        window.assigner()

@@ -1,4 +1,4 @@
-"""Parse interval units and texts such as `1 day 2 hours`."""
+"""Intervals: months and microseconds, parsed from texts such as `1 day 2 hours` and formatted."""
 
 from __future__ import annotations
 
@@ -24,6 +24,16 @@ UNITS = frozenset(US_OF_UNIT) | frozenset(_MONTHS)
 
 _INT64 = 2**63
 
+# Units of formatted durations
+_WIDTHS = (
+    (86_400_000_000, "d"),
+    (3_600_000_000, "h"),
+    (60_000_000, "min"),
+    (1_000_000, "s"),
+    (1_000, "ms"),
+    (1, "us"),
+)
+
 
 @dataclass(frozen=True)
 class IntervalValue:
@@ -31,6 +41,19 @@ class IntervalValue:
 
     months: int
     us: int
+
+    @property
+    def text(self) -> str:
+        """Interval with units: `1 year 6 months 2 d`."""
+        if not self.months:
+            return render_duration(self.us)
+        return render_months(self.months) + (f" {render_duration(self.us)}" if self.us else "")
+
+    def in_one_unit(self) -> str:
+        """Return the interval in months, or in the largest unit that divides it."""
+        if self.months:
+            return f"{self.months} month{'s' * (self.months > 1)}"
+        return duration_text(self.us)
 
 
 @dataclass(frozen=True)
@@ -159,3 +182,42 @@ def split_sign(text: str) -> tuple[Fraction, str]:
     if text[:1] in ("+", "-"):
         return Fraction(-1 if text[0] == "-" else 1), text[1:].lstrip()
     return Fraction(1), text
+
+
+def render_months(months: int) -> str:
+    """Format a number of months with units.
+
+    Example:
+        >>> [render_months(months) for months in (1, 3, 12, 18, -24)]
+        ['1 month', '3 months', '1 year', '1 year 6 months', '-2 years']
+    """
+    years, rest = divmod(abs(months), 12)
+    parts = [(years, "year"), (rest, "month")]
+    texts = [f"{n} {unit}{'s' if n > 1 else ''}" for n, unit in parts if n]
+    return ("-" if months < 0 else "") + " ".join(texts or ["0 months"])
+
+
+def render_duration(us: int) -> str:
+    """Format a duration exactly, with units.
+
+    Example:
+        >>> [render_duration(us) for us in (600_000_000, 5_400_000_000, 1_500, 0)]
+        ['10 min', '1 h 30 min', '1 ms 500 us', '0 ms']
+    """
+    if us == 0:
+        return "0 ms"
+    rest = abs(us)
+    parts = []
+    for width, name in _WIDTHS:
+        count, rest = divmod(rest, width)
+        if count:
+            parts.append(f"{count} {name}")
+    return ("-" if us < 0 else "") + " ".join(parts)
+
+
+def duration_text(length_us: int) -> str:
+    """Format a length in the largest unit that divides it: `90 s`, `0 s`."""
+    if not length_us:
+        return "0 s"
+    width, name = next(unit for unit in _WIDTHS if length_us % unit[0] == 0)
+    return f"{length_us // width} {name}"

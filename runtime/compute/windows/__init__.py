@@ -1,1 +1,0 @@
-"""Slice assigners: map times to slices, and slices to windows."""

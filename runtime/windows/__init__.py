@@ -1,0 +1,24 @@
+"""Windows: one file per window table function, with all that the planner and the runtime ask it.
+
+Workers, the planner and help import these files, so they need no Spark, SQL or Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from runtime.windows.arguments import WindowKind
+from runtime.windows.cumulate import CUMULATE, CalendarCumulate, Cumulate
+from runtime.windows.hop import HOP, CalendarHop, Hop
+from runtime.windows.session import SESSION, SessionWindow
+from runtime.windows.tumble import TUMBLE, CalendarTumble, Tumble
+
+FixedWindow: TypeAlias = Tumble | Hop | Cumulate
+AlignedWindow: TypeAlias = FixedWindow | CalendarTumble | CalendarHop | CalendarCumulate
+Window: TypeAlias = AlignedWindow | SessionWindow
+
+# The window table functions by name
+FUNCTIONS: Mapping[str, WindowKind[Window]] = {
+    function.name: function for function in (TUMBLE, HOP, CUMULATE, SESSION)
+}
