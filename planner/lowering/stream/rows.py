@@ -68,6 +68,9 @@ _CONTROL = (KEEP, SOURCE, WATERMARK)
 # Name of a window operator as a source, followed by its number
 OPERATOR = "window operator"
 
+# Nodes whose rows are whole windows: all results of a window arrive in one micro-batch
+WholeWindows = GlobalWindowAggregate | Aggregate | WindowRank | WindowDeduplicate | WindowJoin
+
 Scope = Mapping[str, exp.Query]
 # Occurrence of a stream in a query, and the stream
 StreamPlace = tuple[exp.Table, StreamTable]
@@ -77,14 +80,18 @@ class OperatorLowering(Lowering, ABC):
     """Lowering of nodes that are not rows of tables."""
 
     @abstractmethod
-    def operator(self, node: GlobalWindowAggregate) -> tuple[exp.Select, StreamSource]:
-        """Return the windows of an operator with KEEP, SOURCE, WATERMARK, and it as a source."""
-
-    @abstractmethod
     def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:
-        """Return a node over whole windows in the same way as `operator`.
+        """Return windows with KEEP, SOURCE and WATERMARK, and the source of the watermark.
 
-        Without a watermark, the rows have no source.
+        Without a watermark in the rows there is no source, and no window can follow. If the late
+        rows of a table are kept, LATE_ROW is included.
+
+        Args:
+            node: One of `WholeWindows`.
+
+        Raises:
+            StreamRefusal: The node's input is not whole windows, or a part of it cannot be computed
+                on a stream.
         """
 
 
@@ -179,21 +186,17 @@ class OperatorRows:
 
         None if it does more than filter and project.
         """
+        if isinstance(node, WholeWindows):
+            select, source = self._operators.whole_windows(node)
+            if source is None:
+                return None
+            self.has_operator = True
+            return with_source_number(select, self._number(source))
         match node:
             case TableScan():
                 (table,) = node.query.find_all(exp.Table)
                 stream = stream_named(table, self._catalog)
                 return None if stream is None else self._scan(node.query.copy(), stream)
-            case GlobalWindowAggregate():
-                self.has_operator = True
-                select, source = self._operators.operator(node)
-                return with_source_number(select, self._number(source))
-            case Aggregate() | WindowRank() | WindowDeduplicate() | WindowJoin():
-                select, origin = self._operators.whole_windows(node)
-                if origin is None:
-                    return None
-                self.has_operator = True
-                return with_source_number(select, self._number(origin))
             case WindowRows():
                 inner = self._carry(node.input)
                 return None if inner is None else repeat_rows(inner, node, (*_CONTROL, *self._more))

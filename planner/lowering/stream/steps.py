@@ -19,17 +19,13 @@ from planner.lowering.plan import Labels, lower
 from planner.lowering.spark_sql import select_from
 from planner.lowering.stream.current_watermark import SparkWatermark, spark_watermark
 from planner.lowering.stream.order import without_limit_of_stream, without_order_of_stream
-from planner.lowering.stream.rows import OPERATOR, OperatorRows
+from planner.lowering.stream.rows import OPERATOR, OperatorRows, WholeWindows
 from planner.lowering.stream.whole_windows import WholeWindowsLowering
 from planner.lowering.windows import window_aggregation
 from planner.nodes.logical import (
-    Aggregate,
     Node,
     SqlQuery,
     TableScan,
-    WindowDeduplicate,
-    WindowJoin,
-    WindowRank,
     WindowRows,
     WindowTableFunction,
 )
@@ -245,33 +241,13 @@ class _StreamLowering(WholeWindowsLowering):
             # A bounded table is read again with each micro-batch, so its rows are not counted.
             return self.select_all(lower(node, self.catalog, self.zone))
         refuse_one_phase(node)
-        match node:
-            case GlobalWindowAggregate():
-                windows, _ = self.operator(node)
-                return windows.where(column(KEEP), copy=False)
-            case Aggregate() | WindowRank() | WindowDeduplicate() | WindowJoin():
-                rows, _ = self.whole_windows(node)
-                columns = (column(c.name) for c in node.schema)
-                kind = [column(ROW_KIND)] if self._emits_updates else []
-                return select_from(rows, *kind, *columns, where=exp.Where(this=column(KEEP)))
-            case WindowRows() if self._emits_updates:
-                raise StreamRefusal(
-                    "rows of windows are emitted once, so allowed lateness and early "
-                    "firing are not supported",
-                    f"{NO_UPDATES}, or aggregate the windows",
-                    node.place,
-                )
-            case WindowTableFunction() if not node.window.has_slices:
-                raise self.rows_not_buffered(
-                    "rows of sessions must be buffered, but the rule keep_session_rows is disabled",
-                    "remove it from 'sqlwin.optimizer.disabled-rules'",
-                    node.place,
-                )
-            case SqlQuery():
-                self._check(node)
-                query = self._sql_query(node)
-            case _:
-                query = self.block(node).sql()
+        if isinstance(node, WholeWindows):
+            rows, _ = self.whole_windows(node)
+            columns = (column(c.name) for c in node.schema)
+            kind = [column(ROW_KIND)] if self._emits_updates else []
+            return select_from(rows, *kind, *columns, where=exp.Where(this=column(KEEP)))
+        self._check(node)
+        query = self.block(node).sql()
         if self.watermark is not None:
             self.watermark.compute_in(query, self.catalog, self.select_all)
         query = self._row_kind_first(query, node)
@@ -375,8 +351,23 @@ class _StreamLowering(WholeWindowsLowering):
             self.label(local),
         )
 
-    def _check(self, node: SqlQuery) -> None:
-        """Refuse a query that Spark cannot compute one micro-batch at a time."""
+    def _check(self, node: Node) -> None:
+        """Refuse a node that Spark cannot compute one micro-batch at a time."""
+        if isinstance(node, WindowRows) and self._emits_updates:
+            raise StreamRefusal(
+                "rows of windows are emitted once, so allowed lateness and early "
+                "firing are not supported",
+                f"{NO_UPDATES}, or aggregate the windows",
+                node.place,
+            )
+        if isinstance(node, WindowTableFunction) and not node.window.has_slices:
+            raise self.rows_not_buffered(
+                "rows of sessions must be buffered, but the rule keep_session_rows is disabled",
+                "remove it from 'sqlwin.optimizer.disabled-rules'",
+                node.place,
+            )
+        if not isinstance(node, SqlQuery):
+            return
         inner = {name: bool(streams_of(child, self.catalog)) for name, child in node.relations}
 
         def is_stream(table: exp.Table) -> bool:

@@ -6,6 +6,7 @@ the rows of a window and the rows that carry the watermark, and Arrow computes t
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,7 +21,7 @@ from planner.lowering.join_conditions import push_one_sided_conditions
 from planner.lowering.plan import Labels
 from planner.lowering.relation import END, START
 from planner.lowering.spark_sql import select_from
-from planner.lowering.stream.rows import OperatorLowering, OperatorRows, StreamPlace
+from planner.lowering.stream.rows import OperatorLowering, OperatorRows, StreamPlace, WholeWindows
 from planner.lowering.stream.select import EPOCH
 from planner.nodes.aggregate_plans import merge_windows
 from planner.nodes.logical import (
@@ -65,9 +66,6 @@ from runtime.spec.expressions import Expression
 from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK, StreamSource
 from runtime.windows.tumble import Tumble
 
-# These nodes count their own rows
-_COUNTED = GlobalWindowAggregate | Aggregate | WindowRank | WindowDeduplicate | WindowJoin
-
 _AT, _SLICE_END = "$at", "$slice_end"
 # All rows of a task are in this window.
 _ONE_WINDOW = Tumble(3_600_000_000)
@@ -105,15 +103,9 @@ class WholeWindowsLowering(OperatorLowering):
         self.steps_on_windows: dict[int, WholeWindowsStep] = {}
 
     def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:
-        """Return the node's columns with KEEP, SOURCE and WATERMARK, and the watermark's source.
-
-        Without a watermark in the rows there is no source, and no window can follow. If the late
-        rows of a table are kept, LATE_ROW is included.
-
-        Raises:
-            StreamRefusal: The node's input is not whole windows, or a part of it cannot be computed
-                on a stream.
-        """
+        """Return windows with their control columns. See `OperatorLowering`."""
+        if isinstance(node, GlobalWindowAggregate):
+            return self.operator(node)
         if self._emits_updates:
             self._refuse_updates(node)
         match node:
@@ -128,6 +120,10 @@ class WholeWindowsLowering(OperatorLowering):
         if id(node) in self.labels:
             rows = self.select_all(MeasuredStep(self.sql_step(rows), self.label(node)))
         return rows, source
+
+    @abstractmethod
+    def operator(self, node: GlobalWindowAggregate) -> tuple[exp.Select, StreamSource]:
+        """Return the windows of an operator with its control columns, and it as a source."""
 
     def _refuse_updates(self, node: Node) -> None:
         """Refuse a node that cannot follow changes of its windows.
@@ -322,7 +318,7 @@ class WholeWindowsLowering(OperatorLowering):
         rows = OperatorRows(self, self.catalog, self._late, kind)
         with self._lockstep(node):
             query = rows.windows(node)
-        if (label := self.label(node)) and not isinstance(node, _COUNTED):
+        if (label := self.label(node)) and not isinstance(node, WholeWindows):
             step = MeasuredStep(self.sql_step(query), label)
             query = self.select_all(step)
         return query, rows.sources[0] if len(rows.sources) == 1 else None
