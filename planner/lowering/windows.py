@@ -90,7 +90,9 @@ class WindowsLowering(SelectLowering):
         `rows_stage` is `rows_on_spark` or `rows_here`.
         """
         exchange = self._exchange(node.input, rows_stage)
-        return MergedWindows(exchange, window_aggregation(node), self.label(node))
+        has_time = any(key.role == "time" for key in node.window_keys)
+        time = TIME if has_time else None
+        return MergedWindows(exchange, window_aggregation(node), self.label(node), time)
 
     def rows_on_spark(self, node: LocalWindowAggregate, slicing: Slicing) -> Partials:
         """Return the local stage over rows of Spark, or over splits that tasks read themselves."""
@@ -175,8 +177,6 @@ class WindowsLowering(SelectLowering):
     def windows_here(self, node: GlobalWindowAggregate) -> Relation:
         """Return merged windows."""
         rows = self.merged_windows(node, self.rows_here)
-        if any(key.role == "time" for key in node.window_keys):
-            rows = replace(rows, window_time=TIME)
         types = dict(self._types(local_rows(rows), rows.aggregation.results))
         if isinstance(rows.input, SharedSlicesStep):
             types |= {

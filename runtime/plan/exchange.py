@@ -125,7 +125,7 @@ class MergedWindows(PlanNode):
         aggregation: Aggregation that merges them.
         label: Operator name for EXPLAIN ANALYZE; empty if it does not count this node.
         window_time: Name of an additional column, the window end minus a millisecond; None if
-            unused.
+            unused. Spark computes it from the window end.
         is_total: Whether there is one row even without input rows, as in a SELECT without GROUP BY.
         has_windows: Whether the windows are in the query.
     """

@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 from planner.rules import RULE_NAMES
 from runtime.compute.arrow.types import spark_type
 from runtime.errors import ErrorKind, SqlwinError
+from runtime.plan.exchange import MergedWindows
+from runtime.plan.local import ArrowBuffer, FileScan, is_local
 from runtime.refusal import Refusal
 from runtime.simulator.arrivals import cut_at_every_row
 from runtime.simulator.compare import Row, difference, final_rows
@@ -162,6 +164,7 @@ class Roads:
         """
         seed = draw.pick(1 << 30)
         schema = self._run_batch("in process", query)
+        self._compare_windows(query)
         rules = self._run_stream("stream", query, tables, seed) if query.is_stream else None
         if not self.runs_all and draw.chance(67):
             return schema
@@ -215,6 +218,28 @@ class Roads:
         self.counts[way.split(" (")[0]] += 1
         return table.schema
 
+    def _compare_windows(self, query: RandomQuery) -> None:
+        """Raise `FaultError` unless this process merges the windows of files that Spark merges."""
+        plans, statement = self.session._runner.plans, parse_statement(query.sql)
+        with plans.lock:
+            plans.begin(query.sql)
+            try:
+                plan = plans.plan(statement.ast, query.sql)
+                here, on_spark = plans.in_process(plan), plans.lower_batch(plan)
+            finally:
+                plans.end()
+        if isinstance(here, Refusal):
+            return
+        merged = [node for node in here.rows.walk() if isinstance(node, MergedWindows)]
+        for node in on_spark.walk():
+            if not isinstance(node, MergedWindows):
+                continue
+            if not is_local(node.partials, FileScan, ArrowBuffer):
+                continue
+            if node not in merged:
+                raise FaultError(f"this process merges {merged}, and Spark {node}\n{query.sql}")
+            self.counts["windows"] += 1
+
     def compare_schemas(self, way: str, query: RandomQuery, *schemas: pa.Schema) -> None:
         """Raise `FaultError` unless a query has one schema in every way, to the nullability."""
         for schema in schemas:
@@ -234,6 +259,9 @@ class Roads:
         if simulated is None:
             self.counts["no stream"] += 1
             return None
+        for operator in simulated.query.operators:
+            if operator.windows.aggregation != operator.step.aggregation:
+                raise FaultError(f"{way}: other windows are simulated than run\n{query.sql}")
         stream = simulated.stream(tables)
         histories = [cut_at_every_row(stream.order, stream.shape), stream.history(seed)]
         if not self.runs_all or way != "stream":

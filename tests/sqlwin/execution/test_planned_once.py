@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from runtime.errors import SqlwinError
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.in_process import InProcessStep
 from runtime.plan.nodes import PlanNode
+from runtime.plan.rows import local_rows
 from sqlwin.cli.explain import explain_scripts
 from sqlwin.cli.run import ScriptPresenter, run_scripts
 from sqlwin.console.scripts import read_scripts
@@ -27,6 +29,7 @@ from sqlwin.control import SessionControl
 from sqlwin.display.progress import ProgressBar
 from sqlwin.execution import lowered as lowered_module
 from sqlwin.execution import planning
+from sqlwin.execution.simulated import Simulated
 from sqlwin.parser.base import TokenParser
 from sqlwin.statements.nodes import Query
 
@@ -251,12 +254,12 @@ AGGREGATES = (
 
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("aggregate", AGGREGATES)
-def test_this_process_and_spark_run_the_same_windows(
+def test_every_engine_runs_the_same_windows(
     window: str, aggregate: str, rides: sqlwin.Session
 ) -> None:
     sql = (
-        f"SELECT city, window_end, {aggregate} FROM TABLE({WINDOWS[window]}) "
-        "GROUP BY city, window_start, window_end"
+        f"SELECT city, window_end, window_time, {aggregate} FROM TABLE({WINDOWS[window]}) "
+        "GROUP BY city, window_start, window_end, window_time"
     )
     rides.execute("SET 'sqlwin.in-process.max-bytes' = '1 mb'")
     control, plans = SessionControl(rides), rides._runner.plans
@@ -266,8 +269,20 @@ def test_this_process_and_spark_run_the_same_windows(
     plan = plans.plan(statement.ast, statement.text)
     assert isinstance(here, InProcessStep)
     on_spark = plans.lower_batch(plan)
-    assert merged_windows(here.rows) == merged_windows(on_spark) != []
+    (windows,) = merged_windows(here.rows)
+    assert [windows] == merged_windows(on_spark)
+    simulated = control.simulated(statement)
+    assert isinstance(simulated, Simulated)
+    (operator,) = simulated.query.operators
+    local, of_stream = local_rows(windows), local_rows(operator.windows)
+    assert replace(operator.windows, input=windows.input) == windows
+    assert (of_stream.source.keys, of_stream.source.partials) == (
+        local.source.keys,
+        local.source.partials,
+    )
+    assert operator.step.aggregation == windows.aggregation
+    assert operator.step.input.accumulators == local.accumulators
 
 
-def merged_windows(plan: PlanNode) -> list[PlanNode]:
+def merged_windows(plan: PlanNode) -> list[MergedWindows]:
     return [node for node in plan.walk() if isinstance(node, MergedWindows)]
