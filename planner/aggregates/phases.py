@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from planner.aggregates.intervals import from_microseconds, is_day_interval, to_microseconds
@@ -15,21 +16,21 @@ from planner.nodes.physical import (
     OnePhaseWindowAggregate,
 )
 from planner.sql.build import column
-from runtime.spec.filling import GapFilling, VersionJoining
 from runtime.spec.table import Column
 from runtime.windows.times import FIRST_TIME, LAST_TIME
 
 SLICE_END = "$slice_end"
+
+# Class of a merge of partials, perhaps with values for its own attributes
+MakeWindows = Callable[..., GlobalWindowAggregate]
 
 
 def two_phases(
     node: OnePhaseWindowAggregate,
     keys: tuple[str, ...],
     plans: tuple[AggregatePlan, ...],
-    filling: GapFilling | None = None,
-    fill: tuple[str, ...] = (),
-    versions: VersionJoining | None = None,
     by: tuple[str, ...] | None = None,
+    merged: MakeWindows = GlobalWindowAggregate,
 ) -> Node:
     """Return a window aggregate as local stage, exchange, global stage and final expressions.
 
@@ -37,10 +38,8 @@ def two_phases(
         node: The aggregate in one phase.
         keys: Names of its keys.
         plans: Plans of its calls, with shared partials.
-        filling: For FILL on a stream, the values of partials in added windows.
-        fill: Texts that describe these values.
-        versions: For a temporal join, the columns of rows and versions, which are keys.
         by: Keys whose rows one task needs. None: all keys.
+        merged: Makes the node that merges the partials.
     """
     intervals = {c.name: c.type for c in node.schema if is_day_interval(c.type) and c.name in keys}
     local_keys = tuple(
@@ -76,10 +75,10 @@ def two_phases(
     window_columns = tuple(
         Column(key.name, _type_of(key.name, node.schema), False) for key in node.window_keys
     )
-    merged = [name for plan in plans for part in plan.accumulators for name in part.output_columns]
-    merged += [average.output.name for plan in plans for average in plan.averages]
-    global_node = GlobalWindowAggregate(
-        (*key_columns, *window_columns, *(Column(name, "partial") for name in merged)),
+    outputs = [name for plan in plans for part in plan.accumulators for name in part.output_columns]
+    outputs += [average.output.name for plan in plans for average in plan.averages]
+    global_node = merged(
+        (*key_columns, *window_columns, *(Column(name, "partial") for name in outputs)),
         exchange,
         node.window,
         node.time_type,
@@ -87,9 +86,6 @@ def two_phases(
         node.window_keys,
         plans,
         SLICE_END,
-        filling,
-        fill,
-        versions,
         place=node.place,
     )
     finishes = {plan.call.name: plan.finish for plan in plans}

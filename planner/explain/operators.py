@@ -53,6 +53,8 @@ from planner.nodes.physical import (
     SharedExchange,
     SharedSlices,
     SliceScan,
+    StreamGapFill,
+    StreamVersionJoin,
 )
 from planner.sql.build import bare_column, conjunction, star_leaves_out, to_sql
 from planner.sql.flink_functions import with_current_watermarks
@@ -171,19 +173,21 @@ def physical_operators(node: Node) -> list[Operator]:
             ]
         case GlobalWindowAggregate():
             merged = [merge_text(plan) for plan in node.plans if plan.accumulators]
+            spec: Window = node.window
+            more: dict[str, str | Iterable[str] | None] = {}
+            if isinstance(node, StreamGapFill):
+                filling, spec = node.filling, node.filling.window
+                keep = render_duration(filling.keep_us)
+                more = {"fill": node.fill, **_bounds(filling), "keep": keep}
+            elif isinstance(node, StreamVersionJoin):
+                more = {"versions": node.versions.columns}
             return [
                 operator(
                     "GlobalWindowAggregate",
                     groupBy=node.keys,
-                    window=window_text(
-                        node.window if node.filling is None else node.filling.window,
-                        f"slice_end=[{node.slice_end}]",
-                    ),
+                    window=window_text(spec, f"slice_end=[{node.slice_end}]"),
                     select=[*node.keys, *merged, *window_key_texts(node.window_keys)],
-                    fill=node.fill,
-                    **({} if node.filling is None else _bounds(node.filling)),
-                    keep=None if node.filling is None else render_duration(node.filling.keep_us),
-                    versions=() if node.versions is None else node.versions.columns,
+                    **more,
                 )
             ]
         case GapFill():

@@ -126,12 +126,7 @@ class SharedSlices(UnaryNode):
 
 @dataclass(frozen=True)
 class GlobalWindowAggregate(UnaryNode):
-    """Merge of the partials of slices into windows.
-
-    With `filling`, on a stream, the input are windows, and windows without rows are added. `fill`
-    describes their values, as in FILL. With `versions`, the keys are rows and versions, and the
-    rows are joined with the versions.
-    """
+    """Merge of the partials of slices into windows."""
 
     window: Window
     time_type: str
@@ -139,9 +134,24 @@ class GlobalWindowAggregate(UnaryNode):
     window_keys: tuple[WindowKey, ...]
     plans: tuple[AggregatePlan, ...]
     slice_end: str
-    filling: GapFilling | None = None
-    fill: tuple[str, ...] = ()
-    versions: VersionJoining | None = None
+
+
+@dataclass(frozen=True)
+class StreamGapFill(GlobalWindowAggregate):
+    """Windows of a stream, to which windows without rows are added.
+
+    `fill` describes their values, as in FILL.
+    """
+
+    filling: GapFilling = field(kw_only=True)
+    fill: tuple[str, ...] = field(kw_only=True)
+
+
+@dataclass(frozen=True)
+class StreamVersionJoin(GlobalWindowAggregate):
+    """Rows of a stream and versions as keys, whose rows are joined with the versions."""
+
+    versions: VersionJoining = field(kw_only=True)
 
 
 def attributes(node: Node, of: type[Node]) -> dict[str, Any]:

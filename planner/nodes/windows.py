@@ -28,7 +28,7 @@ from planner.nodes.logical import (
     WindowTableFunction,
     is_identified,
 )
-from planner.nodes.physical import GlobalWindowAggregate
+from planner.nodes.physical import GlobalWindowAggregate, StreamGapFill
 from planner.sql.build import bare_column, is_whole_star, star_leaves_out
 from planner.sql.parts import operands
 from runtime.windows import Window
@@ -50,8 +50,7 @@ def window_properties(node: Node) -> AttachedWindow | None:
         case WindowAggregate() | GlobalWindowAggregate():
             names = {key.role: key.name for key in node.window_keys}
             start, end, time = (names.get(role) for role in ("start", "end", "time"))
-            filling = node.filling if isinstance(node, GlobalWindowAggregate) else None
-            spec = node.window if filling is None else filling.window
+            spec = node.filling.window if isinstance(node, StreamGapFill) else node.window
             return AttachedWindow(spec, start, end, time, (time,) if time else ())
         case Aggregate():
             return _through([(bare_column(k.expr), k.name) for k in node.keys], node.input)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from sqlglot import exp
 
@@ -23,7 +24,12 @@ from planner.nodes.logical import (
     WindowKey,
     WindowRows,
 )
-from planner.nodes.physical import GlobalWindowAggregate, OnePhaseWindowAggregate
+from planner.nodes.physical import (
+    GlobalWindowAggregate,
+    OnePhaseWindowAggregate,
+    StreamGapFill,
+    StreamVersionJoin,
+)
 from planner.nodes.windows import identifies_window, window_properties
 from planner.optimizer import Options
 from planner.sql.build import (
@@ -143,7 +149,9 @@ def _has_one_row(node: Node, filling: GapFilling) -> bool:
         node = node.inputs[0]
     attached = window_properties(node)
     match node:
-        case GlobalWindowAggregate(filling=None, versions=None):
+        case StreamGapFill() | StreamVersionJoin():
+            return False
+        case GlobalWindowAggregate():
             groups = node.keys
         case Aggregate():
             groups = tuple(key.name for key in node.keys)
@@ -235,7 +243,8 @@ def _filled(node: GapFill, keys: tuple[str, ...], calls: tuple[AggregateCall, ..
     )
     of_keys = tuple((key, fillers[key]) for key in keys if key in fillers)
     on_partials = replace(filling, start=None, end=SLICE_END, fillers=(*of_keys, *of_partials))
-    return two_phases(one_phase, keys, plans, on_partials, node.texts, by=filling.keys)
+    merged = partial(StreamGapFill, filling=on_partials, fill=node.texts)
+    return two_phases(one_phase, keys, plans, filling.keys, merged)
 
 
 def _only_value(value: Column) -> AggregateCall:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from sqlglot import exp
 
@@ -19,7 +20,7 @@ from planner.nodes.logical import (
     WindowKey,
     WindowRows,
 )
-from planner.nodes.physical import OnePhaseWindowAggregate
+from planner.nodes.physical import OnePhaseWindowAggregate, StreamVersionJoin
 from planner.nodes.windows import window_properties
 from planner.optimizer import Options
 from planner.sql.build import column, function_call
@@ -142,7 +143,8 @@ def join_versions_of_stream(node: Node, options: Options) -> Node | None:
     )
     keys = tuple(c.name for c in rows)
     plans = share_partials((plan_aggregate(call),))
-    joined = two_phases(one_phase, keys, plans, versions=node.versions, by=node.versions.keys)
+    merged = partial(StreamVersionJoin, versions=node.versions)
+    joined = two_phases(one_phase, keys, plans, node.versions.keys, merged)
     schema = tuple(c for c in joined.schema if c.name != _COPIES)
     copies = WindowRows(schema, joined, _COPIES, place=node.place)
     return Project(

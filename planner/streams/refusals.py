@@ -10,7 +10,7 @@ from planner.aggregates.calls import aggregates_in
 from planner.aggregates.functions import plan_aggregate
 from planner.catalog import Schema
 from planner.nodes.logical import AggregateCall, GapFill, NamedExpr, Node, VersionJoin
-from planner.nodes.physical import GlobalWindowAggregate, OnePhaseWindowAggregate
+from planner.nodes.physical import OnePhaseWindowAggregate, StreamGapFill
 from planner.sql.build import is_flat_type, to_sql
 from planner.sql.nodes import TextSpan, span_of
 from planner.sql.places import Lead, lead, with_lead
@@ -108,7 +108,7 @@ def refuse_late_windows(node: Node, use: str) -> None:
         StreamRefusal: The node's input has a gap filling with FROM.
     """
     for below in node.walk_up():
-        if isinstance(below, GlobalWindowAggregate) and below.filling is not None:
+        if isinstance(below, StreamGapFill):
             if below.filling.from_us is None:
                 continue
             raise StreamRefusal(

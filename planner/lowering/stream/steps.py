@@ -34,6 +34,8 @@ from planner.nodes.physical import (
     GlobalWindowAggregate,
     LocalWindowAggregate,
     ScanLocalWindowAggregate,
+    StreamGapFill,
+    StreamVersionJoin,
 )
 from planner.sql.build import column, identifier, to_sql
 from planner.sql.nodes import span_of
@@ -275,7 +277,7 @@ class _StreamLowering(WholeWindowsLowering):
         refuse_one_phase(exchange.input)
         local = exchange.input
         assert isinstance(local, LocalWindowAggregate)
-        if self._emits_updates and node.filling is not None:
+        if self._emits_updates and isinstance(node, StreamGapFill):
             raise StreamRefusal(
                 "FILL on a stream does not support allowed lateness or early firing: a window "
                 "that is emitted again would change the values of the windows added after it",
@@ -291,9 +293,9 @@ class _StreamLowering(WholeWindowsLowering):
         )
         common = (step, aggregation, number, self.label(node), store)
         windows = StreamWindowStep(*common)
-        if node.filling is not None:
+        if isinstance(node, StreamGapFill):
             windows = StreamFillStep(*common, filling=node.filling)
-        elif node.versions is not None:
+        elif isinstance(node, StreamVersionJoin):
             windows = StreamVersionStep(*common, versions=node.versions)
         self.operators[id(node)] = windows
         select = self.select_windows(node, windows)
