@@ -90,6 +90,24 @@ def test_ranked_rows_equal_those_of_sql(tables, function, keys):
 
 @pytest.mark.parametrize(
     "sql",
+    [
+        RANKED.format(
+            "city, rider, window_end, s, rn", "RANK", ", city", "s * 2 DESC NULLS LAST", "{}", ""
+        ),
+        "SELECT window_start, window_end, city, MIN(n) AS n, MAX(s) AS s, COUNT(DISTINCT rider) AS d "
+        "FROM {} GROUP BY window_start, window_end, city",
+    ],
+    ids=["ranks", "groups"],
+)
+def test_expressions_and_groups_over_windows_equal_those_of_sql(tables, sql):
+    windows = tables.rows(WINDOWS)  # noqa: F841
+    expected = duckdb.sql(sql.format("windows")).to_arrow_table().to_pylist()
+    rows = answer(tables, sql.format(f"({WINDOWS}) AS w"))
+    assert sorted(map(repr, rows)) == sorted(map(repr, expected)) != []
+
+
+@pytest.mark.parametrize(
+    "sql",
     [f"{WINDOWS} ORDER BY INITCAP(city)", f"{WINDOWS} ORDER BY s LIMIT 1 + 1"],
     ids=["expression", "count"],
 )
