@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,11 @@ from planner.optimizer import Options, ParallelismOptions
 from planner.plan import Plan
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.in_process import InProcessStep
-from runtime.plan.local import FileScan, SliceRows
+from runtime.plan.local import SliceRows
 from runtime.plan.rows import DatabaseRows
 from runtime.refusal import Refusal, tried
 from runtime.spec.scan import ScanSource
+from runtime.spec.text import TextSource
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.options import hint_notes
 from sqlwin.config.config import Config
@@ -107,17 +109,10 @@ def why_not_read(
         file_bytes: Maximum estimated bytes of the rows of files. None: Spark reads all files but
             slices.
     """
-    # windows that share slices share their local stage
-    stages = {id(local): local for local, _ in step.reads if local is not None}.values()
-    files = [files for local, files in step.reads if local is None]
-    n_bytes = 0
-    for stage in stages:
-        source = stage.source
-        if isinstance(source, SliceRows):
-            n_bytes += sum(file.n_bytes for file in source.files.files)
-            n_bytes += 0 if source.tail is None else source.tail.files.bytes_of_rows
-        elif isinstance(source, FileScan):
-            files.append(source.files)
+    slices = {node for node in step.rows.walk() if isinstance(node, SliceRows)}
+    n_bytes = sum(file.n_bytes for source in slices for file in source.files.files)
+    n_bytes += sum(source.tail.files.bytes_of_rows for source in slices if source.tail is not None)
+    files = files_read([step])
     if n_bytes > slice_bytes:
         return Refusal("its slices have more bytes than 'sqlwin.materialized.in-process-bytes'")
     if files and file_bytes is None:
@@ -127,6 +122,20 @@ def why_not_read(
     if sum(source.bytes_of_rows for source in files) > (file_bytes or 0):
         return Refusal(f"its files have more bytes than '{_FILE_BYTES}'")
     return None
+
+
+def files_read(steps: Sequence[InProcessStep]) -> list[ScanSource | TextSource]:
+    """Return the files that steps read when they run together, without slices.
+
+    Windows that share partials read their files once.
+    """
+    reads = [read for step in steps for read in step.reads]
+    of_windows = {
+        stage: files
+        for stage, files in reads
+        if stage is not None and not isinstance(stage.source, SliceRows)
+    }
+    return [*of_windows.values(), *(files for stage, files in reads if stage is None)]
 
 
 def most_file_bytes(config: Config, *, is_spark_chosen: bool) -> int | None:

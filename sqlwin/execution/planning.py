@@ -50,6 +50,7 @@ from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.guard import Guard
 from sqlwin.execution.in_process import (
     FILES_ON_SPARK,
+    files_read,
     in_process,
     most_file_bytes,
     planner_options,
@@ -429,10 +430,7 @@ class Plans:
                 is_general = place == FILES_ON_SPARK
                 return place if is_general else place.of(f"INSERT INTO {'.'.join(insert.name)}")
             places.append(place)
-        # windows that share partials read their files once
-        reads = [read for place in places if not place.reads_slices for read in place.reads]
-        once = [*{read for read in reads if read[0]}, *(read for read in reads if not read[0])]
-        n_bytes = sum(files.bytes_of_rows for _, files in once)
+        n_bytes = sum(files.bytes_of_rows for files in files_read(places))
         if n_bytes > (most_file_bytes(self.config, is_spark_chosen=is_chosen(self._spark)) or 0):
             return Refusal(
                 "the INSERTs together read more bytes than 'sqlwin.in-process.max-bytes'"
