@@ -1,4 +1,4 @@
-"""Windows: one file per window table function, with all that the planner and the runtime ask it.
+"""Windows: one file per window table function, which answers the planner and the runtime.
 
 Workers, the planner and help import these files, so they need no Spark, SQL or Arrow.
 """

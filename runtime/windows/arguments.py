@@ -89,13 +89,16 @@ class WindowKind(Generic[Window_co]):
 def check_windows_per_row(
     arguments: Arguments, parameter: str, windows_per_row: int, message: str
 ) -> None:
-    """Refuse windows of which a row has too many.
+    """Refuse windows if a row is in too many of them.
 
     Args:
         arguments: Arguments of the call.
         parameter: Parameter that is too short.
         windows_per_row: Number of windows of a row.
         message: Error message.
+
+    Raises:
+        AnalysisError: A row is in too many windows.
     """
     if windows_per_row > MAX_WINDOWS_PER_ROW:
         most = f"the maximum is {MAX_WINDOWS_PER_ROW:,} windows per row"
