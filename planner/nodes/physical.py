@@ -22,7 +22,7 @@ from runtime.spec.aggregates import Accumulator
 from runtime.spec.expressions import FirstRows
 from runtime.spec.filling import GapFilling, VersionJoining
 from runtime.spec.materialized import SliceTable
-from runtime.spec.scan import ScanSource
+from runtime.spec.text import FileSource
 from runtime.windows import Window
 
 
@@ -75,7 +75,7 @@ class SliceScan(LocalWindowAggregate):
     tail_files: int = field(kw_only=True)
 
     @property
-    def sources(self) -> tuple[ScanSource, ...]:
+    def sources(self) -> tuple[FileSource, ...]:
         """Sources to read: the slices and the additional base files."""
         tail = self.rows.tail
         return (self.rows.files,) if tail is None else (self.rows.files, tail.files)

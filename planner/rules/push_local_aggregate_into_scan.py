@@ -16,8 +16,8 @@ from planner.streams.delay import plain_delay_us
 from runtime.plan.local import FileScan, SplitScan
 from runtime.refusal import Refusal, refuse, tried
 from runtime.spec.expressions import Call, Constant, Expression
-from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
+from runtime.spec.text import FileSource
 
 
 def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refusal | None:
@@ -57,7 +57,7 @@ def _push(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node:
     rows, keys, time, partials = local.rows, local.keys, local.time, local.partials
     columns = local.columns
     stream = catalog.stream(rows.table)
-    source: ScanSource | SplitTable
+    source: FileSource | SplitTable
     if stream is None:
         source = catalog.scan_source(rows.table, columns, rows.filters)
     else:
@@ -72,12 +72,12 @@ def _push(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node:
         if delay_us is None:
             refuse("the watermark is not the time column with a constant delay")
     scan: FileScan | SplitScan
-    if isinstance(source, ScanSource):
-        scan = FileScan(keys, partials, time, zone, rows.filters, source)
-    else:
+    if isinstance(source, SplitTable):
         name = source.table.name
         follows_splits = stream is not None and stream.has_splits
         scan = SplitScan(keys, partials, time, zone, rows.filters, source, follows_splits)
+    else:
+        scan = FileScan(keys, partials, time, zone, rows.filters, source)
     return ScanLocalWindowAggregate(
         **attributes(node, LocalWindowAggregate),
         table=name,

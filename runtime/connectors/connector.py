@@ -16,7 +16,6 @@ from runtime.options.lookup import lookup_reload
 from runtime.refusal import refuse
 from runtime.spark.errors import translate, translate_spark_errors
 from runtime.spec.expressions import Expression
-from runtime.spec.scan import ScanSource
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 from runtime.spec.source import FileLog, InputChecks, MessageSource, SplitSource, SplitTable
 from runtime.spec.table import (
@@ -27,7 +26,7 @@ from runtime.spec.table import (
     TableColumn,
     TableSpec,
 )
-from runtime.spec.text import TextSource
+from runtime.spec.text import FileSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -245,7 +244,7 @@ class Table:
 
     def scan(
         self, spark: SparkSession, columns: Sequence[Column], filters: Sequence[Expression]
-    ) -> ScanSource | SplitTable:
+    ) -> FileSource | SplitTable:
         """Return a batch scan for tasks to read without Spark.
 
         Args:
@@ -261,13 +260,6 @@ class Table:
     def stream_scan(self, spark: SparkSession, columns: Sequence[Column]) -> SplitTable:
         """Return a stream's scan for tasks to read without Spark. Errors are as in `scan`."""
         refuse(f"Spark reads streams of connector '{self.spec.connector}'")
-
-    def text(self, spark: SparkSession, columns: Sequence[Column]) -> TextSource | None:
-        """Return the text files that this process reads, or None if the table has none.
-
-        Arguments and errors are as in `scan`.
-        """
-        return None
 
     def read_in_process(
         self, columns: Sequence[Column], filters: Sequence[Expression]

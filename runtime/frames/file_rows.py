@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from runtime.errors import ExecutionError
-from runtime.scan.splits import FileRange
+from runtime.scan.ranges import FileRange, file_ranges
 from runtime.scan.stores import Store
-from runtime.scan.whole_rows import file_ranges, read_part
+from runtime.scan.whole_rows import read_part
 from runtime.spark.workers import prepare_worker
 from runtime.spec.scan import ScanFile
 

@@ -74,9 +74,22 @@ def scan_source(
     if is_remote(spark):
         refuse("the files are on the host of the Spark Connect server")
     check_like_spark(spark, SETTINGS_OF_SCANS)
+    roots, store = roots_of(spark, path)
+    try:
+        return _find_files(spark, find, path, roots, columns, store)
+    except OSError as error:
+        refuse(f"{path}: {error.strerror or error}")
+
+
+def roots_of(spark: SparkSession, path: str) -> tuple[Sequence[str], Store | None]:
+    """Return the files and directories of a path, and their store; None for this machine.
+
+    Raises:
+        Refused: Arrow cannot open the store.
+    """
     root = resolve(spark, path)
     if is_local_path(root):
-        return _find_files(spark, find, path, expand(root), columns, None)
+        return expand(root), None
     try:
         store = store_at(spark, root)
     except SetupError as error:
@@ -87,7 +100,7 @@ def scan_source(
 
     try:
         filesystem_of(store)
-        return _find_files(spark, find, path, expand(root, StoredFiles(store)), columns, store)
+        return expand(root, StoredFiles(store)), store
     except OSError as error:
         refuse(f"{path}: {error.strerror or error}")
 

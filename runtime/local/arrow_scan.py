@@ -31,11 +31,13 @@ from runtime.scan.splits import ExclusiveTimes, Split, plan_splits
 from runtime.scan.stores import STORE_READERS, Store
 from runtime.spark.workers import prepare_worker
 from runtime.spec.scan import PartitionValue, ScanSource
+from runtime.spec.text import FileSource
+from runtime.text.read import TextSplit
 
 T = TypeVar("T")
 
 # A split, and the times for which only this split has rows
-ScanSplit = tuple[Split, ExclusiveTimes | None]
+ScanSplit = tuple[Split | TextSplit, ExclusiveTimes | None]
 
 # More splits than cores, so that one is read while another's partials are sent to the JVM, and a
 # slow one delays the rest less. Each costs 10 ms itself, 40 through TCP.
@@ -59,6 +61,7 @@ def planned_splits(
     """
     n_splits = spark.sparkContext.defaultParallelism * SPLITS_PER_CORE
     files = step.source.files
+    assert isinstance(files, ScanSource), "text is cut by bytes"
     return plan_splits(
         files,
         step.source.filters,
@@ -70,7 +73,7 @@ def planned_splits(
 
 
 def split_rows(
-    spark: SparkSession, splits: Sequence[ScanSplit], source: ScanSource
+    spark: SparkSession, splits: Sequence[ScanSplit], source: FileSource
 ) -> tuple[DataFrame, Sequence[ScanSplit]]:
     """Return a DataFrame that assigns splits to tasks, with one partition per split.
 
@@ -115,7 +118,7 @@ def items_of(batches: Iterable[pa.RecordBatch], items: Sequence[T]) -> Iterator[
         yield items[row[SPLIT]] if items else pickle.loads(row["$files"])
 
 
-def _append_others(spark: SparkSession, splits: DataFrame, source: ScanSource) -> DataFrame:
+def _append_others(spark: SparkSession, splits: DataFrame, source: FileSource) -> DataFrame:
     if not source.others:
         return splits  # avoids a call to the JVM for each type that it would parse
     fields = [StructField(c.name, DataType.fromDDL(c.type)) for c in source.columns]
@@ -154,8 +157,7 @@ def split_partials(
         emit: Does so for windows whose rows are all in one split. None means `cut`.
     """
     # the splits name their files
-    files = replace(step.source.files, files=(), others=())
-    source = replace(step.source, files=files)
+    source = replace(step.source, files=step.source.files.without_files())
     step = replace(step, source=source)
 
     def scan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -18,6 +19,10 @@ from runtime.scan.stores import Store
 from runtime.spec.aggregates import CollectSet
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, can_fail, columns_of
 from runtime.spec.stream import TIME
+from runtime.spec.text import TextSource
+
+if TYPE_CHECKING:
+    from runtime.text.read import TextSplit
 
 # Column with the rows' time as a timestamp, if it is computed
 _TIMESTAMP = "$time"
@@ -48,21 +53,33 @@ class ScanRows:
         self._store = store
         self._items = scan_projection(step.source)[0].items
 
-    def rows_of_split(self, split: Split) -> Iterator[dict[str, pa.Array]]:
+    def rows_of_split(self, split: Split | TextSplit) -> Iterator[dict[str, pa.Array]]:
         """Yield the rows of a split that count, as `columns`, batch by batch.
 
         Raises:
             ExecutionError: A file cannot be read, or an expression fails.
         """
-        scan = self._step.source
-        assert isinstance(scan, FileScan), "other tables have no such splits"
-        for batch in read_batches(split, scan.files, self.dictionaries, self._store):
-            self.n_rows += batch.num_rows
-            count("rows_scanned", batch.num_rows)
+        for batch, n_rows in self._read(split):
+            self.n_rows += n_rows
+            count("rows_scanned", n_rows)
+            if n_rows > batch.num_rows:
+                count("rows_filtered_out", n_rows - batch.num_rows)
             columns = self.columns(self.filter_rows(batch))
             del batch  # release it before the next batch is read
             yield columns
             del columns
+
+    def _read(self, split: Any) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Yield the rows of a split, with the number of rows read for them."""
+        scan = self._step.source
+        assert isinstance(scan, FileScan), "other tables have no such splits"
+        if isinstance(scan.files, TextSource):
+            from runtime.text.read import read_split
+
+            yield from read_split(scan.files, split, scan.filters, self._store)
+            return
+        for batch in read_batches(split, scan.files, self.dictionaries, self._store):
+            yield batch, batch.num_rows
 
     def rows_of_spark(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
         """Return rows of the source that Spark has read, as `columns`.

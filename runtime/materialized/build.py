@@ -446,7 +446,7 @@ def _path_groups(files: Sequence[SliceFile]) -> Iterator[list[str]]:
 
 def without_files(step: FileLocalStep) -> FileLocalStep:
     """Return the step without its file list, for tasks that get files from their portions."""
-    files = replace(step.source.files, files=(), others=())
+    files = step.source.files.without_files()
     return replace(step, source=replace(step.source, files=files))
 
 

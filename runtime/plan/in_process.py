@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from runtime.plan.local import ArrowBuffer, FileScan, SliceRows, is_local
 from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import FileRows, LocalRows, TextRows
-from runtime.spec.scan import ScanSource
+from runtime.plan.rows import FileRows, LocalRows
 from runtime.spec.table import Column
-from runtime.spec.text import TextSource
+from runtime.spec.text import FileSource
 
 
 @dataclass(frozen=True)
@@ -25,19 +24,19 @@ class InProcessStep:
     columns: tuple[Column, ...]
 
     @property
-    def scans(self) -> tuple[ScanSource | TextSource, ...]:
+    def scans(self) -> tuple[FileSource, ...]:
         """Files that are read, slices first."""
         return tuple(files for _, files in self.reads)
 
     @property
-    def reads(self) -> tuple[tuple[LocalRows | None, ScanSource | TextSource], ...]:
+    def reads(self) -> tuple[tuple[LocalRows | None, FileSource], ...]:
         """Files that are read, slices first, each with the local stage that reads them.
 
         Steps that run together compute equal local stages once. None: other relations.
         """
-        reads: list[tuple[LocalRows | None, ScanSource | TextSource]] = []
+        reads: list[tuple[LocalRows | None, FileSource]] = []
         for node in self.rows.walk():
-            if isinstance(node, FileRows | TextRows):
+            if isinstance(node, FileRows):
                 reads.append((None, node.files))
             elif is_local(node, SliceRows, ArrowBuffer):
                 tail = node.source.tail

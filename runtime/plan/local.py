@@ -13,6 +13,7 @@ from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
 from runtime.spec.stream import StreamSource
 from runtime.spec.table import Column
+from runtime.spec.text import FileSource
 from runtime.windows import Window
 
 # An expression: Spark SQL (str), Expression, or the planner's own type
@@ -95,7 +96,7 @@ class FileScan(TaskScan):
         files: Files.
     """
 
-    files: ScanSource
+    files: FileSource
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -20,10 +20,9 @@ from runtime.plan.local import (
 from runtime.plan.nodes import PlanNode
 from runtime.spec.expressions import Expression, RankOrder, column_refs
 from runtime.spec.filling import GapFilling
-from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
 from runtime.spec.table import Column
-from runtime.spec.text import TextSource
+from runtime.spec.text import FileSource
 from runtime.windows import Window
 
 
@@ -50,25 +49,12 @@ class FileRows(PlanNode):
     """Rows of files.
 
     Attributes:
-        files: Files, with at least one column to read.
-        filters: Conditions, joined by AND. Row groups without a row that satisfies them are
-            skipped.
+        files: Files, with at least one column to read; text may have none.
+        filters: Conditions, joined by AND. Row groups and lines without a row that satisfies them
+            are skipped.
     """
 
-    files: ScanSource
-    filters: tuple[Expression, ...] = ()
-
-
-@dataclass(frozen=True)
-class TextRows(PlanNode):
-    """Rows of text files.
-
-    Attributes:
-        files: Files and how to read them.
-        filters: Conditions, joined by AND. Only rows that satisfy them are read.
-    """
-
-    files: TextSource
+    files: FileSource
     filters: tuple[Expression, ...] = ()
 
 

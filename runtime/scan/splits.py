@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from runtime.errors import ExecutionError
 from runtime.refusal import Refused
 from runtime.scan.metadata import column_indices, map_footers, read_footer
 from runtime.scan.pruning import ValueRange, can_be_true, column_range, range_of_value
+from runtime.scan.ranges import MIN_BYTES, SPLIT_BYTES, FileRange
 from runtime.scan.stores import Store
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanFile, ScanSource
@@ -18,10 +18,6 @@ from runtime.spec.scan import ScanFile, ScanSource
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-# Minimum bytes per task, to be worth its startup.
-MIN_BYTES = 4 << 20
-# Maximum bytes per task: larger tasks are slow to retry and delay the stage.
-SPLIT_BYTES = 128 << 20
 # Earlier and later than all times
 _FIRST_US, _LAST_US = -(1 << 63), (1 << 63) - 1
 
@@ -53,32 +49,10 @@ class FilePart:
 Split = tuple[FilePart, ...]
 
 
-@dataclass(frozen=True)
-class FileRange:
-    """Row groups of a file whose middle is within a byte range.
-
-    Tasks can therefore read parts of a file without coordination and before its footer is read.
-    """
-
-    file: ScanFile
-    start: int
-    stop: int
-
-    def text(self) -> str:
-        """Encode the range as the text of a split; `of` decodes it."""
-        file = self.file
-        return json.dumps([file.path, file.n_bytes, file.modified_ns, self.start, self.stop])
-
-    @classmethod
-    def of(cls, text: str) -> FileRange:
-        """Decode a range that `text` encoded."""
-        path, n_bytes, modified_ns, start, stop = json.loads(text)
-        return cls(ScanFile(path, (), (), n_bytes, modified_ns), start, stop)
-
-    def row_groups(self, footer: pq.FileMetaData) -> tuple[int, ...]:
-        """Return the indices of its non-empty row groups."""
-        groups = ((n, footer.row_group(n)) for n in range(footer.num_row_groups))
-        return tuple(n for n, g in groups if g.num_rows and self.start <= _middle(g) < self.stop)
+def row_groups_in(part: FileRange, footer: pq.FileMetaData) -> tuple[int, ...]:
+    """Return the indices of the non-empty row groups of a part of a file."""
+    groups = ((n, footer.row_group(n)) for n in range(footer.num_row_groups))
+    return tuple(n for n, g in groups if g.num_rows and part.start <= _middle(g) < part.stop)
 
 
 def _middle(row_group: pq.RowGroupMetaData) -> int:

@@ -17,8 +17,9 @@ from runtime.scan.metadata import (
     open_footer,
     present_columns,
 )
+from runtime.scan.ranges import FileRange
 from runtime.scan.read import read_batches
-from runtime.scan.splits import FilePart, FileRange
+from runtime.scan.splits import FilePart, row_groups_in
 from runtime.scan.stores import GONE, Store, explain_errors, open_stored
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
@@ -73,7 +74,7 @@ def read_stream_file(
     except Refused as refused:
         raise ExecutionError(refused.refusal.reason, hint=_HINT) from refused
     all_groups = range(footer.num_row_groups)
-    numbers = tuple(all_groups) if part is None else part.row_groups(footer)
+    numbers = tuple(all_groups) if part is None else row_groups_in(part, footer)
     read = _part_of_file(path, footer, source.columns, numbers)
     yield from read_batches((read,), source, dictionaries, store)
 

@@ -6,7 +6,7 @@ not be opened in advance.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 from runtime.errors import ExecutionError
 from runtime.refusal import Refused
 from runtime.scan.metadata import footer_of, is_on_old_calendar, read_footer
+from runtime.scan.ranges import FileRange
 from runtime.scan.read import read_ahead
-from runtime.scan.splits import MIN_BYTES, SPLIT_BYTES, FileRange
+from runtime.scan.splits import row_groups_in
 from runtime.scan.stores import Store, explain_errors, open_stored, why_of
 from runtime.spec.scan import ScanFile
 
@@ -37,34 +38,6 @@ _WIDENED = {
     pa.int32(): (pa.int64(), pa.float64()),
     pa.float32(): (pa.float64(),),
 }
-
-
-def file_ranges(
-    files: Sequence[ScanFile], n_splits: int, split_bytes: int = SPLIT_BYTES
-) -> list[list[FileRange]]:
-    """Cut files into splits of similar size.
-
-    Args:
-        files: Files with their sizes.
-        n_splits: Minimum number of splits, if there is enough data.
-        split_bytes: Maximum bytes per split.
-    """
-    total = sum(file.n_bytes for file in files)
-    count = max(min(n_splits, total // MIN_BYTES), -(-total // split_bytes), 1)
-    most = max(1, -(-total // count))
-    splits: list[list[FileRange]] = [[]]
-    left = most
-    for file in files:
-        start = 0
-        while start < file.n_bytes:
-            if not left:
-                splits.append([])
-                left = most
-            stop = min(file.n_bytes, start + left)
-            splits[-1].append(FileRange(file, start, stop))
-            left -= stop - start
-            start = stop
-    return [split for split in splits if split]
 
 
 def row_schema(file: ScanFile, store: Store) -> pa.Schema:
@@ -120,7 +93,7 @@ def read_part(
             opened, metadata=footer, pre_buffer=True, coerce_int96_timestamp_unit="us"
         )
         with file:
-            for number in part.row_groups(footer):
+            for number in row_groups_in(part, footer):
                 yield from file.iter_batches(_BATCH_ROWS, row_groups=[number], columns=read)
 
     try:

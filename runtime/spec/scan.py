@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TypeAlias
 
@@ -63,3 +63,7 @@ class ScanSource:
     def bytes_of_rows(self) -> int:
         """Estimated bytes of the rows in memory."""
         return self.n_rows * 8 * len(self.columns) + self.text_bytes
+
+    def without_files(self) -> ScanSource:
+        """Return the source for tasks, whose splits name their files."""
+        return replace(self, files=(), others=())

@@ -1,11 +1,15 @@
-"""Text files that this process reads, with the same rows as Spark's readers."""
+"""Text files that tasks and this process read, with the same rows as Spark's readers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from runtime.spec.scan import ScanFile
+from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
+
+# Bytes of a typical record
+_RECORD_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class TextSource:
     Attributes:
         path: Path as written by the user.
         files: Files with their sizes, in the order of their paths.
-        columns: Columns to read.
+        fields: Columns to read from the records.
         records: Rules for splitting lines into records. None: each line is a JSON object.
         first: First column of a table of JSON, which Spark reads with each record, unless it is
             cast.
@@ -98,7 +102,7 @@ class TextSource:
 
     path: str
     files: tuple[ScanFile, ...]
-    columns: tuple[TextColumn, ...]
+    fields: tuple[TextColumn, ...]
     records: CsvRecords | None
     notation: Notation
     first: TextColumn | None = None
@@ -106,6 +110,29 @@ class TextSource:
     broken: str = ""
 
     @property
+    def columns(self) -> tuple[Column, ...]:
+        """Names and types of the columns to read from the records."""
+        return tuple(field.column for field in self.fields)
+
+    @property
+    def others(self) -> tuple[ScanFile, ...]:
+        """Files that only Spark's reader supports: none."""
+        return ()
+
+    @property
     def bytes_of_rows(self) -> int:
         """Estimated bytes of the rows in memory."""
         return sum(file.n_bytes for file in self.files)
+
+    @property
+    def n_rows(self) -> int:
+        """Estimated number of rows."""
+        return self.bytes_of_rows // _RECORD_BYTES
+
+    def without_files(self) -> TextSource:
+        """Return the source for tasks, whose splits name their files."""
+        return replace(self, files=())
+
+
+# Files that the local stage reads
+FileSource: TypeAlias = ScanSource | TextSource

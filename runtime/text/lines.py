@@ -5,33 +5,25 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedIOBase, BufferedReader, RawIOBase
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from runtime.compute.kernels.columns import Int64Array
 from runtime.errors import ExecutionError
+from runtime.scan.ranges import FileRange
 from runtime.spec.scan import ScanFile
 
-# Bytes that a thread parses at once
-PART_BYTES = 8 << 20
+if TYPE_CHECKING:
+    from runtime.scan.stores import Store
+
+# Bytes that are parsed at once
+PIECE_BYTES = 8 << 20
 _BOM = b"\xef\xbb\xbf"
 _CARRIAGE_RETURN = re.compile(rb"\r(?!\n)")
-
-
-@dataclass(frozen=True)
-class LineRange:
-    """Whole lines of a file.
-
-    Attributes:
-        file: File.
-        start: Offset of the first byte.
-        stop: Offset after the last byte.
-    """
-
-    file: ScanFile
-    start: int
-    stop: int
 
 
 @dataclass(frozen=True)
@@ -55,33 +47,34 @@ class Lines:
         return self.data[self.starts[number] : self.ends[number]].decode()
 
 
-def parts_of(file: ScanFile, part_bytes: int = PART_BYTES) -> Iterator[LineRange]:
-    """Yield parts of a file that end with a line, in order.
-
-    Raises:
-        ExecutionError: The file cannot be read.
-    """
-    with _readable(file), open(file.path, "rb") as opened:
-        start = 0
-        while start < file.n_bytes:
-            stop = min(start + part_bytes, file.n_bytes)
-            opened.seek(stop)
-            # to the end of the line, however long
-            rest = opened.readline(file.n_bytes - stop) if stop < file.n_bytes else b""
-            yield LineRange(file, start, stop + len(rest))
-            start = stop + len(rest)
+def pieces_of(part: FileRange, piece_bytes: int = PIECE_BYTES) -> Iterator[FileRange]:
+    """Yield parts of a file part, in order."""
+    for start in range(part.start, part.stop, piece_bytes):
+        yield FileRange(part.file, start, min(start + piece_bytes, part.stop))
 
 
-def read_lines(part: LineRange) -> Lines:
-    """Return the lines of a part. Bytes that are not UTF-8 become replacement characters.
+def read_lines(part: FileRange, store: Store | None = None) -> Lines:
+    """Return the lines that start in a part of a file, however long the last one is.
+
+    Bytes that are not UTF-8 become replacement characters.
+
+    Args:
+        part: Part of the file.
+        store: Store of the file. None means this machine.
 
     Raises:
         ExecutionError: The file cannot be read, or is shorter than when the query was planned.
     """
-    with _readable(part.file), open(part.file.path, "rb") as opened:
-        opened.seek(part.start)
-        data = opened.read(part.stop - part.start)
-    if len(data) < part.stop - part.start:
+    with _readable(part.file), _opened(part.file.path, store) as opened:
+        start = part.start
+        if start:
+            opened.seek(start - 1)
+            start += len(opened.readline(part.stop - start + 1)) - 1
+        data = opened.read(part.stop - start)
+        is_shorter = len(data) < part.stop - start
+        if data and part.stop < part.file.n_bytes and not data.endswith(b"\n"):
+            data += opened.readline(part.file.n_bytes - part.stop)
+    if is_shorter:
         raise ExecutionError(f"{part.file.path} has changed since the query was planned")
     if part.start == 0:
         data = data.removeprefix(_BOM)
@@ -103,6 +96,19 @@ def read_lines(part: LineRange) -> Lines:
         before = characters[np.maximum(ends - 1, 0)] == ord("\r")
         ends = ends - (before & (ends > starts))
     return Lines(data, starts, ends, is_repaired)
+
+
+@contextmanager
+def _opened(path: str, store: Store | None) -> Iterator[BufferedIOBase]:
+    """Open a file for reading."""
+    if store is None:
+        with open(path, "rb") as opened:
+            yield opened
+        return
+    from runtime.scan.stores import explain_errors, open_stored
+
+    with explain_errors(store, path), open_stored(store, path) as stored:
+        yield BufferedReader(cast(RawIOBase, stored))
 
 
 class _readable:  # reads like `suppress`

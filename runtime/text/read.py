@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -11,60 +11,102 @@ import pyarrow as pa
 from runtime.compute.arrow.evaluate import filter_mask
 from runtime.compute.arrow.types import arrow_type
 from runtime.errors import ExecutionError
+from runtime.scan.ranges import FileRange, file_ranges
 from runtime.spec.expressions import Expression, columns_of
+from runtime.spec.scan import ScanFile
 from runtime.spec.text import TextSource
 from runtime.text.csv_fields import csv_fields
 from runtime.text.fields import BrokenRecordError, Fields
 from runtime.text.json_fields import json_fields
-from runtime.text.lines import LineRange, parts_of, read_lines
+from runtime.text.lines import pieces_of, read_lines
 from runtime.text.values import convert
+
+if TYPE_CHECKING:
+    from runtime.scan.pruning import ValueRange
+    from runtime.scan.stores import Store
 
 # Name of the only column of rows if no other column is read
 ROW = "$row"
 
 
-def text_parts(source: TextSource) -> Iterator[LineRange]:
-    """Yield the parts of a table's files, to be read in parallel.
+# Parts of files that a task reads one after the other
+TextSplit = tuple[FileRange, ...]
 
-    Raises:
-        ExecutionError: A file cannot be read.
+
+def text_splits(
+    source: TextSource, filters: Sequence[Expression], n_splits: int
+) -> list[TextSplit]:
+    """Return splits of similar size, without files in partitions where no row passes filters.
+
+    Args:
+        source: Table.
+        filters: Conditions, joined by AND.
+        n_splits: Minimum number of splits, if there is enough data.
     """
-    for file in source.files:
-        yield from parts_of(file)
+    return [tuple(split) for split in file_ranges(_matching_files(source, filters), n_splits)]
+
+
+def _matching_files(source: TextSource, filters: Sequence[Expression]) -> Sequence[ScanFile]:
+    if not source.partition_columns:
+        return source.files
+    from runtime.scan.pruning import can_be_true, range_of_value
+
+    names = [column.name for column in source.partition_columns]
+
+    def may_match(file: ScanFile) -> bool:
+        values = dict(zip(names, file.partition_values, strict=True))
+
+        def range_of(name: str) -> ValueRange | None:
+            return range_of_value(values[name], 1) if name in values else None
+
+        return all(can_be_true(condition, range_of) for condition in filters)
+
+    return list(filter(may_match, source.files))
 
 
 def text_schema(source: TextSource) -> pa.Schema:
     """Return the schema of `read_part`."""
-    columns = (*(c.column for c in source.columns), *source.partition_columns)
+    columns = (*source.columns, *source.partition_columns)
     fields = [pa.field(c.name, arrow_type(c.type)) for c in columns]
     return pa.schema(fields or [pa.field(ROW, pa.int8())])
 
 
-def read_part(
-    source: TextSource, part: LineRange, filters: Sequence[Expression] = ()
-) -> tuple[pa.RecordBatch, int]:
-    """Return the rows of a part that pass filters, and the number of rows read.
+def read_split(
+    source: TextSource,
+    split: TextSplit,
+    filters: Sequence[Expression] = (),
+    store: Store | None = None,
+) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Yield the rows of a split that pass filters, with the number of rows read for them.
 
     Values are converted in the order in which filters read them, and only in the rows that passed
     the filters before: a value that does not fit is an error only where it is needed.
 
+    Args:
+        source: Table.
+        split: Parts of its files.
+        filters: Conditions, joined by AND.
+        store: Store of the files. None means this machine.
+
     Raises:
         ExecutionError: The file cannot be read, or a record or a value does not fit its table.
     """
-    rows = _Rows(source, part, _fields(source, part))
-    n_rows = rows.n_rows
-    for condition in filters:
-        rows.apply(condition)
-    return rows.batch(), n_rows
+    for part in split:
+        for piece in pieces_of(part):
+            rows = _Rows(source, piece, _fields(source, piece, store))
+            n_rows = rows.n_rows
+            for condition in filters:
+                rows.apply(condition)
+            yield rows.batch(), n_rows
 
 
-def _fields(source: TextSource, part: LineRange) -> Fields:
+def _fields(source: TextSource, part: FileRange, store: Store | None) -> Fields:
     """Return the texts of the columns of a part."""
-    lines = read_lines(part)
+    lines = read_lines(part, store)
     try:
         if source.records is None:
-            return json_fields(lines, source.columns, source.first)
-        return csv_fields(lines, source.records, source.columns, is_start=part.start == 0)
+            return json_fields(lines, source.fields, source.first)
+        return csv_fields(lines, source.records, source.fields, is_start=part.start == 0)
     except BrokenRecordError as broken:
         _raise(source.broken, part.file.path, broken.record)
 
@@ -78,12 +120,12 @@ class _Rows:
         fields: Texts of the columns.
     """
 
-    def __init__(self, source: TextSource, part: LineRange, fields: Fields) -> None:
+    def __init__(self, source: TextSource, part: FileRange, fields: Fields) -> None:
         self.n_rows = fields.n_rows
         self._source = source
         self._path = part.file.path
         self._texts = dict(fields.texts)
-        self._columns = {column.name: column for column in source.columns}
+        self._columns = {field.name: field for field in source.fields}
         self._values = dict(fields.values)
         values = part.file.partition_values
         for column, value in zip(source.partition_columns, values, strict=True):

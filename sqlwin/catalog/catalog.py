@@ -29,10 +29,9 @@ from runtime.spark.settings import settings_of
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.expressions import Expression
 from runtime.spec.materialized import SliceFiles, SliceTable, inserted_rows, is_inserted_rows
-from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
 from runtime.spec.table import TableColumn, TableSpec
-from runtime.spec.text import TextSource
+from runtime.spec.text import FileSource
 from sqlwin.catalog.aggregates import Aggregates
 from sqlwin.catalog.certain_columns import certain_columns
 from sqlwin.catalog.entries import (
@@ -455,7 +454,7 @@ class SessionCatalog:
 
     def scan_source(
         self, name: Name, columns: Schema, filters: Sequence[Expression] = ()
-    ) -> ScanSource | SplitTable:
+    ) -> FileSource | SplitTable:
         """Return the source of an Arrow scan of a session table. See `planner.catalog.Catalog`."""
         entry = self.entry(name)
         if (
@@ -470,13 +469,6 @@ class SessionCatalog:
         if not self.is_read_in_process(name):
             self.start_spark()
         return open_table(entry).scan(self._spark, columns, filters)
-
-    def text_source(self, name: Name, columns: Schema) -> TextSource | None:
-        """Return the text files of a session table. See `planner.catalog.Catalog`."""
-        table = self._table(name)
-        if table is None or self.stream(name) is not None:
-            return None
-        return open_table(table).text(self._spark, columns)
 
     def types_of_windows(self, local: LocalRows, results: Schema) -> Mapping[str, str]:
         """Return the types of windows merged from partials. See `planner.catalog.Catalog`."""

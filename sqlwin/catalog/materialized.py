@@ -22,6 +22,7 @@ from runtime.spec.materialized import SliceFiles, SliceTable, inserted_rows
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.source import SplitTable
 from runtime.spec.table import TableSpec
+from runtime.spec.text import FileSource
 from sqlwin.catalog.entries import (
     Definition,
     Entries,
@@ -57,7 +58,7 @@ class Tables(Protocol):
     def spark_table(self, name: Name) -> TableSpec | None:
         """Return a table of Spark's session catalog, or None."""
 
-    def scan_source(self, name: Name, columns: Schema) -> ScanSource | SplitTable:
+    def scan_source(self, name: Name, columns: Schema) -> FileSource | SplitTable:
         """Return the source of an Arrow scan. See `planner.catalog.Catalog`."""
 
 

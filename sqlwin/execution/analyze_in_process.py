@@ -29,7 +29,6 @@ from runtime.plan.rows import (
     RankedRows,
     RepeatedRows,
     RowScan,
-    TextRows,
     UnitedRows,
     WindowedRows,
     local_rows,
@@ -47,7 +46,6 @@ _OF_PARTIALS = (
 )
 _NAMES: dict[type[PlanNode], str] = {
     FileRows: "ReadFiles",
-    TextRows: "ReadText",
     DatabaseRows: "ReadDatabase",
     InlineRows: "Values",
     ProjectedRows: "Calc",

@@ -117,7 +117,7 @@ def why_not_read(
         return Refusal("its slices have more bytes than 'sqlwin.materialized.in-process-bytes'")
     if files and file_bytes is None:
         return FILES_ON_SPARK
-    if any(isinstance(source, ScanSource) and source.others for source in files):
+    if any(source.others for source in files):
         return Refusal("only Spark can read some of its files")
     if sum(source.bytes_of_rows for source in files) > (file_bytes or 0):
         return Refusal(f"its files have more bytes than '{_FILE_BYTES}'")

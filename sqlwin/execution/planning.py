@@ -35,9 +35,8 @@ from runtime.spark.jobs import statement_tag, tag_statement
 from runtime.spark.on_demand import is_chosen, is_started, when_started
 from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
-from runtime.spec.scan import ScanSource
 from runtime.spec.table import IDLE_ADVANCE, TableSpec
-from runtime.spec.text import TextSource
+from runtime.spec.text import FileSource
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import View
 from sqlwin.catalog.opening import open_directory
@@ -498,7 +497,7 @@ class Plans:
             in_process=ProcessRows(computed.schema, partial(computed.batches, meter=meter)),
         )
 
-    def _store(self, source: ScanSource | TextSource) -> Store | None:
+    def _store(self, source: FileSource) -> Store | None:
         """Return how this process opens the files of a scan, or None for local files."""
         if all(is_local_path(file.path) for file in source.files):
             return None

@@ -57,9 +57,6 @@ class Catalog:
     def scan_source(self, name: tuple[str, ...], columns: Schema, filters: object = ()) -> NoReturn:
         refuse("its files are read by Spark")
 
-    def text_source(self, name: tuple[str, ...], columns: Schema) -> None:
-        return None
-
     def stream_splits(self, name: tuple[str, ...], columns: Schema) -> NoReturn:
         refuse("its files are read by Spark")
 

@@ -38,18 +38,17 @@ from runtime.options.formats import (
 )
 from runtime.options.known import FILESYSTEM
 from runtime.spec.expressions import Expression
-from runtime.spec.scan import ScanSource
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 from runtime.spec.source import FileLog, SplitTable
 from runtime.spec.table import Column, TableColumn, TableSpec
-from runtime.spec.text import TextSource
+from runtime.spec.text import FileSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from runtime.connectors.filesystem.splits import FileSplits
 
-# Formats that this process can read
+# Formats that `runtime.text` reads
 TEXT_FORMATS = ("csv", "json")
 
 # Names for the format of Arrow files, some close to 'avro'
@@ -223,21 +222,17 @@ class FileTable(Table):
 
     def scan(
         self, spark: SparkSession, columns: Sequence[Column], filters: Sequence[Expression]
-    ) -> ScanSource:
-        """Return the Parquet files that tasks read."""
+    ) -> FileSource:
+        """Return the Parquet, CSV or JSON files that tasks and this process read."""
+        if self.file_format in TEXT_FORMATS:
+            from runtime.connectors.filesystem.text_source import text_source
+
+            return text_source(spark, self.spec, columns)
         return scan(spark, self.spec, columns)
 
     def stream_scan(self, spark: SparkSession, columns: Sequence[Column]) -> SplitTable:
         """Return the Parquet files of a stream that tasks read."""
         return stream_scan(spark, self.spec, columns)
-
-    def text(self, spark: SparkSession, columns: Sequence[Column]) -> TextSource | None:
-        """Return the CSV or JSON files that this process reads."""
-        if self.file_format not in TEXT_FORMATS:
-            return None
-        from runtime.connectors.filesystem.text_source import text_source
-
-        return text_source(spark, self.spec, columns)
 
     def splits(self, spark: SparkSession) -> FileSplits:
         """Return the files as splits."""

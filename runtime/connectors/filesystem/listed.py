@@ -26,7 +26,7 @@ from runtime.options.checks import monitor_interval_us
 from runtime.refusal import Refused
 from runtime.scan.files import NO_FILES, list_files
 from runtime.scan.paths import expand
-from runtime.scan.splits import SPLIT_BYTES, FileRange
+from runtime.scan.ranges import SPLIT_BYTES, FileRange
 from runtime.scan.stored_files import StoredFiles
 from runtime.spec.scan import ScanFile
 from runtime.spec.source import BRINGS_SPLITS

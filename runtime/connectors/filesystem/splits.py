@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from runtime.connectors.filesystem.listed import ListedFiles
 from runtime.connectors.filesystem.stream import path_of, stream_paths
 from runtime.frames.scan_source import store_of_scan
-from runtime.scan.splits import FileRange
+from runtime.scan.ranges import FileRange
 from runtime.scan.stored_files import StoredFiles
 from runtime.scan.stores import STORE_READERS, Store
 from runtime.scan.stream_files import read_stream_file

@@ -1,12 +1,13 @@
-"""Sources of CSV and JSON files for reading without Spark, or reasons why only Spark can.
+"""Sources of CSV and JSON files for `runtime.text`, or reasons why only Spark reads them.
 
-Imports no PySpark. `runtime.text` reads the files.
+Imports no PySpark.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,14 +18,14 @@ from runtime.detection.places import BETWEEN, RECORD, VALUE, FileReading
 from runtime.detection.times import ISO
 from runtime.errors import ExecutionError
 from runtime.files import is_local_path
-from runtime.frames.scan_source import SETTINGS_OF_TEXT, check_like_spark
+from runtime.frames.scan_source import SETTINGS_OF_TEXT, check_like_spark, roots_of
 from runtime.options.checks import option_values
 from runtime.options.formats import TIME_UNITS, column_formats, format_of, spark_options
 from runtime.refusal import Refused, refuse
 from runtime.scan.files import NO_FILES, Listing, list_files, partition_files
-from runtime.scan.paths import expand
+from runtime.scan.ranges import FileRange
+from runtime.scan.stores import STORE_READERS, Store
 from runtime.shown_types import shown_type
-from runtime.spark.files import resolve
 from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
 from runtime.spec.scan import ScanFile
@@ -33,7 +34,7 @@ from runtime.spec.text import CsvRecords, Notation, TextColumn, TextSource
 from runtime.text.csv_fields import header_of
 from runtime.text.csv_record import split_record
 from runtime.text.json_record import parse_record
-from runtime.text.lines import LineRange, read_lines
+from runtime.text.lines import Lines, read_lines
 from runtime.text.patterns import pattern_regex
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ _SAMPLED_LINES = 100
 
 
 def text_source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column]) -> TextSource:
-    """Return the files of a table for this process. Arguments and errors are as in `Table.scan`."""
+    """Return the files of a table for `Table.scan`, which has the same arguments and errors."""
     values = option_values(spec)
     if is_remote(spark):
         refuse("the files are on the host of the Spark Connect server")
@@ -72,11 +73,9 @@ def text_source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column])
     if not spec.columns:
         refuse("the table declares no columns")
     _check_options(spec)
-    root = resolve(spark, values["path"])
-    if not is_local_path(root):
-        refuse(f"Spark reads text at {values['path']}")
+    roots, store = roots_of(spark, values["path"])
     try:
-        listing = list_files(expand(root))
+        listing = list_files(roots, store)
     except Refused as refused:
         if refused.refusal.reason == NO_FILES:
             refuse("the table has no files")
@@ -100,7 +99,7 @@ def text_source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column])
     broken = f"{RECORD}{BETWEEN}{reading.text()}"
     formats = column_formats(spec)
     if file_format == "json":
-        keys = _keys(spec, files)
+        keys = _keys(spec, files, store)
 
         def json_column(column: Column) -> TextColumn:
             described = _column(spec, column, formats, reading)
@@ -116,7 +115,7 @@ def text_source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column])
             values["path"], files, read, None, notation, checked, in_names, broken=broken
         )
     records = _records(spec, options)
-    fields = _field_names(spec, records, files)
+    fields = _field_names(spec, records, files, store)
     records = replace(records, n_fields=len(fields))
 
     def csv_column(column: Column) -> TextColumn:
@@ -140,17 +139,13 @@ def _is_cast(column: TextColumn, notation: Notation) -> bool:
     return column.type != "string" and (bool(notation.nulls) or column.type == "timestamp_ntz")
 
 
-def _keys(spec: TableSpec, files: Sequence[ScanFile]) -> dict[str, str]:
+def _keys(spec: TableSpec, files: Sequence[ScanFile], store: Store | None) -> dict[str, str]:
     """Return the names of JSON fields by lower-case name of their column.
 
     Spark takes the spelling from the first lines of some files.
     """
     spelled: dict[str, set[str]] = {}
-    for file in files:
-        try:
-            lines = read_lines(LineRange(file, 0, min(file.n_bytes, _HEAD_BYTES)))
-        except ExecutionError as error:
-            refuse(error.message)
+    for file, lines in zip(files, _heads(files, store), strict=True):
         if file.n_bytes > _HEAD_BYTES and len(lines.starts) <= _SAMPLED_LINES:
             refuse(f"the first lines of {file.path} are long")
         for number in range(min(len(lines.starts), _SAMPLED_LINES)):
@@ -194,7 +189,8 @@ def _files(listing: Listing, partitions: Sequence[Column]) -> tuple[ScanFile, ..
         if path.lower().endswith(_COMPRESSED):
             refuse(f"Spark decompresses {path}")
         try:
-            files.append(replace(file, n_bytes=os.path.getsize(path)))
+            is_local = is_local_path(path)
+            files.append(replace(file, n_bytes=os.path.getsize(path)) if is_local else file)
         except OSError as error:
             refuse(f"{path}: {error.strerror or error}")
     return tuple(files)
@@ -225,12 +221,15 @@ def _records(spec: TableSpec, options: Mapping[str, str]) -> CsvRecords:
     return CsvRecords(0, delimiter, quote, comment, null, header == "true", prefixes)
 
 
-def _field_names(spec: TableSpec, records: CsvRecords, files: Sequence[ScanFile]) -> list[str]:
+def _field_names(
+    spec: TableSpec, records: CsvRecords, files: Sequence[ScanFile], store: Store | None
+) -> list[str]:
     """Return the lower-case names of the fields of a record."""
     declared = [column.name.lower() for column in _stored_columns(spec)]
     if not records.has_header:
         return declared
-    headers = {header for file in files if (header := _header(file, records)) is not None}
+    heads = zip(files, _heads(files, store), strict=True)
+    headers = {header for head in heads if (header := _header(*head, records)) is not None}
     if len(headers) > 1:
         refuse("its files have different headers")
     if not headers:
@@ -245,15 +244,25 @@ def _field_names(spec: TableSpec, records: CsvRecords, files: Sequence[ScanFile]
     return names
 
 
-def _header(file: ScanFile, records: CsvRecords) -> str | None:
-    """Return the header of a file, None if it has no line."""
-    n_bytes = min(file.n_bytes, _HEAD_BYTES)
+def _heads(files: Sequence[ScanFile], store: Store | None) -> list[Lines]:
+    """Return the first lines of files; those in a store are requested at the same time."""
+
+    def head(file: ScanFile) -> Lines:
+        return read_lines(FileRange(file, 0, min(file.n_bytes, _HEAD_BYTES)), store)
+
     try:
-        lines = read_lines(LineRange(file, 0, n_bytes))
+        if store is None:
+            return list(map(head, files))
+        with ThreadPoolExecutor(STORE_READERS) as readers:
+            return list(readers.map(head, files))
     except ExecutionError as error:
         refuse(error.message)
+
+
+def _header(file: ScanFile, lines: Lines, records: CsvRecords) -> str | None:
+    """Return the header among the first lines of a file, None if it has no line."""
     header = header_of(lines, records.comment)
-    if n_bytes < file.n_bytes and (header is None or b"\n" not in lines.data):
+    if file.n_bytes > _HEAD_BYTES and (header is None or b"\n" not in lines.data):
         refuse(f"the header of {file.path} has more than {_HEAD_BYTES} bytes")
     return header
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pyarrow as pa
 
@@ -42,6 +43,7 @@ from runtime.plan.rows import (
 )
 from runtime.scan.splits import Split, plan_splits
 from runtime.scan.stores import Store
+from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
 
 # Function that returns the rows of a relation
@@ -202,7 +204,7 @@ def tables_of_files(step: FileLocalStep, store: Store | None, counts: RowCounts)
     """
     plan = plan_of_local(step)
 
-    def read(split: Split) -> pa.Table:
+    def read(split: Any) -> pa.Table:
         rows = ScanRows(step, store)
         counts.add(step.time_column, rows)
         batches = aggregate(plan, map(plan.rows, rows.rows_of_split(split)), _cut(plan))
@@ -244,6 +246,7 @@ def _partials(step: SliceLocalStep, store_of: StoreOf) -> Iterator[pa.Table]:
     base_in = store_of(tail.files)
     of = (step.window, step.time_column, step.time_type, step.slice_end)
     scan = LocalStep(tail, step.mode, *of)
+    assert isinstance(tail.files, ScanSource), "slices are of Parquet files"
     plan = buffer_plan(scan, *scan_projection(tail))
 
     def of_rows(split: Split) -> Iterator[pa.Table]:

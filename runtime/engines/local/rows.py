@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +25,8 @@ from runtime.engines.local.order import first_rows, sort_rows
 from runtime.engines.local.scan import (
     RowCounts,
     StoreOf,
-    map_in_threads,
     map_splits,
     no_store,
-    without_partitions,
 )
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.in_process import InProcessStep
@@ -44,7 +42,6 @@ from runtime.plan.rows import (
     ProjectedRows,
     RankedRows,
     RepeatedRows,
-    TextRows,
     UnitedRows,
     WindowedRows,
 )
@@ -56,14 +53,14 @@ from runtime.spec.aggregates import (
     MergeMoments,
     MergeOp,
 )
+from runtime.spec.text import TextSource
 from runtime.windows import AlignedWindow
 from runtime.windows.times import WINDOW_TIME_LAG_US
 
 if TYPE_CHECKING:
     from runtime.engines.local.meter import RelationMeter
     from runtime.engines.local.partials import LocalPartials
-    from runtime.scan.splits import Split
-    from runtime.text.lines import LineRange
+    from runtime.scan.stores import Store
 
 # Type of processing time
 CLOCK_TYPE = arrow_type("timestamp")
@@ -170,8 +167,6 @@ class _Run:
                 yield from self._given[rows.name]
             case FileRows():
                 yield from self._of_files(rows, None)
-            case TextRows():
-                yield from self._of_text(rows)
             case DatabaseRows(source=source):
                 read = open_table(source.table).read_in_process(source.columns, source.filters)
                 yield from self._counts.count(read)
@@ -231,19 +226,30 @@ class _Run:
         self, rows: FileRows, projected: ProjectedRows | None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of files, projected by the threads that read them."""
-        from runtime.scan.read import read_batches
-
         store = self._store_of(rows.files)
         project = None if projected is None else _projector(projected)
 
-        def read(split: Split) -> list[pa.RecordBatch]:
-            batches = self._counts.count(read_batches(split, rows.files, frozenset(), store))
+        def read(split: Any) -> list[pa.RecordBatch]:
+            batches = self._read(rows, split, store)
             if projected is not None and self._meter is not None:
                 batches = self._counted(rows, batches)
             return list(batches if project is None else project(batches))
 
         for batches in map_splits(rows.files, rows.filters, store, read):
             yield from batches
+
+    def _read(self, rows: FileRows, split: Any, store: Store | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a split of files, and count the rows that are read."""
+        if isinstance(rows.files, TextSource):
+            from runtime.text.read import read_split
+
+            for batch, n_rows in read_split(rows.files, split, rows.filters, store):
+                self._counts.add_rows(n_rows)
+                yield batch
+            return
+        from runtime.scan.read import read_batches
+
+        yield from self._counts.count(read_batches(split, rows.files, frozenset(), store))
 
     def _counted(
         self, rows: PlanNode, batches: Iterator[pa.RecordBatch]
@@ -253,18 +259,6 @@ class _Run:
         for batch in batches:
             self._meter.count(rows, batch)
             yield batch
-
-    def _of_text(self, rows: TextRows) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of text files that pass the filters."""
-        from runtime.text.read import read_part, text_parts
-
-        def read(part: LineRange) -> pa.RecordBatch:
-            batch, n_rows = read_part(rows.files, part, rows.filters)
-            self._counts.add_rows(n_rows)
-            return batch
-
-        source = without_partitions(rows.files, rows.filters)
-        yield from map_in_threads(text_parts(source), read)
 
     def _windows(self, rows: MergedWindows) -> Iterator[pa.RecordBatch]:
         from runtime.engines.local.merging import windows_of_partials
@@ -302,13 +296,13 @@ def schema_of(rows: PlanNode) -> pa.Schema:
             return schema.append(pa.field(rows.clock, CLOCK_TYPE)) if rows.clock else schema
         case DatabaseRows():
             return pa.schema([(c.name, arrow_type(c.type)) for c in rows.source.columns])
+        case FileRows(files=TextSource() as files):
+            from runtime.text.read import text_schema
+
+            return text_schema(files)
         case FileRows():
             columns = (*rows.files.columns, *rows.files.partition_columns)
             return pa.schema([(c.name, arrow_type(c.type)) for c in columns])
-        case TextRows():
-            from runtime.text.read import text_schema
-
-            return text_schema(rows.files)
         case MergedWindows():
             from runtime.compute.kernels.merge import merged_schema
             from runtime.engines.local.partials import schema_of_partials

@@ -6,33 +6,30 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
 from runtime.spec.expressions import Expression
-from runtime.spec.scan import ScanFile, ScanSource
-from runtime.spec.text import TextSource
+from runtime.spec.text import FileSource, TextSource
 
 if TYPE_CHECKING:
     from runtime.frames.scan_counts import StatementCounts
     from runtime.local.scan_rows import ScanRows
-    from runtime.scan.pruning import ValueRange
-    from runtime.scan.splits import Split
     from runtime.scan.stores import Store
 
 P = TypeVar("P")
 T = TypeVar("T")
 
 # Function that returns the store of a scan's files; None for this machine
-StoreOf = Callable[[ScanSource], "Store | None"]
+StoreOf = Callable[[FileSource], "Store | None"]
 # Splits per core, so that a LIMIT need not read all rows and one large split delays the rest less
 _SPLITS_PER_CORE = 4
 
 
-def no_store(source: ScanSource) -> Store | None:
+def no_store(source: FileSource) -> Store | None:
     """Return None: the files are on this machine."""
     return None
 
@@ -98,10 +95,10 @@ class RowCountsOfSet:
 
 
 def map_splits(
-    files: ScanSource,
+    files: FileSource,
     filters: Sequence[Expression],
     store: Store | None,
-    read: Callable[[Split], T],
+    read: Callable[[Any], T],
     *,
     per_core: int = _SPLITS_PER_CORE,
 ) -> Iterator[T]:
@@ -117,29 +114,15 @@ def map_splits(
     Raises:
         ExecutionError: A file has changed since the query was planned.
     """
+    n_splits = len(os.sched_getaffinity(0)) * per_core
+    if isinstance(files, TextSource):
+        from runtime.text.read import text_splits
+
+        yield from map_in_threads(text_splits(files, filters, n_splits), read)
+        return
     from runtime.scan.splits import plan_splits
 
-    n_splits = len(os.sched_getaffinity(0)) * per_core
     yield from map_in_threads(plan_splits(files, filters, n_splits, store=store), read)
-
-
-def without_partitions(source: TextSource, filters: Sequence[Expression]) -> TextSource:
-    """Return a table without the files in partitions where no row satisfies the filters."""
-    if not source.partition_columns:
-        return source
-    from runtime.scan.pruning import can_be_true, range_of_value
-
-    names = [column.name for column in source.partition_columns]
-
-    def may_match(file: ScanFile) -> bool:
-        values = dict(zip(names, file.partition_values, strict=True))
-
-        def range_of(name: str) -> ValueRange | None:
-            return range_of_value(values[name], 1) if name in values else None
-
-        return all(can_be_true(condition, range_of) for condition in filters)
-
-    return replace(source, files=tuple(filter(may_match, source.files)))
 
 
 def map_in_threads(parts: Iterable[P], read: Callable[[P], T]) -> Iterator[T]:

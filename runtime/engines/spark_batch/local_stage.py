@@ -22,6 +22,7 @@ from runtime.frames.scan_source import store_of_scan
 from runtime.frames.views import temporary_view
 from runtime.local.arrow_scan import (
     SPLITS_PER_CORE,
+    ScanSplit,
     item_rows,
     items_of,
     planned_splits,
@@ -61,6 +62,8 @@ from runtime.spark.workers import prepare_worker
 from runtime.spec.aggregates import Accumulator, ApproxPercentile
 from runtime.spec.source import MessageSource, SplitReader
 from runtime.spec.table import Column
+from runtime.spec.text import TextSource
+from runtime.text.read import text_splits
 
 
 @dataclass(frozen=True)
@@ -191,20 +194,28 @@ def _files_stage(
     plan = buffer_plan(step, *scan_projection(step.source), buffer_bytes)
     counter = None if scan_counts is None else scan_counts.counter(step.time_column)
     store = store_of_scan(spark, step.source.files.path)
-    time = exclusive_time_column(step)
-    splits = planned_splits(spark, step, store, time)
-    time_ranges = exclusive_times(splits)
-    numbers, shipped = split_rows(
-        spark, list(zip(splits, time_ranges, strict=True)), step.source.files
-    )
+    splits = _splits_of_files(spark, step, store)
+    numbers, shipped = split_rows(spark, splits, step.source.files)
     scan = partial(split_partials, step, plan, shipped, store, counter)
     return LocalStage(
         numbers,
         _chain_sessions(plan, scan),
         _spark_schema(plan.schema),
         step.label,
-        run_emitting=scan if any(time_ranges) else None,
+        run_emitting=scan if any(times for _, times in splits) else None,
     )
+
+
+def _splits_of_files(
+    spark: SparkSession, step: FileLocalStep, store: Store | None
+) -> list[ScanSplit]:
+    """Return the splits of files, with the times for which only one split has rows."""
+    files = step.source.files
+    if isinstance(files, TextSource):
+        n_splits = spark.sparkContext.defaultParallelism * SPLITS_PER_CORE
+        return [(split, None) for split in text_splits(files, step.source.filters, n_splits)]
+    splits = planned_splits(spark, step, store, exclusive_time_column(step))
+    return list(zip(splits, exclusive_times(splits), strict=True))
 
 
 def _messages_stage(

@@ -59,7 +59,7 @@ def plan_file_rows(plans: Plans, name: Name, query: exp.Query, text: str) -> Pla
         )
     node, form, expressions = _stored_aggregation(plans, plan)
     scan = node.scan if isinstance(node, ScanLocalWindowAggregate) else None
-    if not isinstance(scan, FileScan):
+    if not isinstance(scan, FileScan) or not isinstance(scan.files, ScanSource):
         refused = [e for e in plan.trace.entries if e.rule == "push_local_aggregate_into_scan"]
         reason = next(
             (e.reason for e in refused if e.reason), "the Arrow scan cannot read the table"

@@ -10,13 +10,14 @@ from runtime.errors import ExecutionError
 from runtime.refusal import Refused
 from runtime.scan.files import list_files
 from runtime.scan.metadata import find_source, find_stream_source
+from runtime.scan.ranges import FileRange, file_ranges
 from runtime.scan.read import read_batches
 from runtime.scan.request_cache import cache_requests
-from runtime.scan.splits import FileRange, plan_splits
+from runtime.scan.splits import plan_splits
 from runtime.scan.stored_files import StoredFiles
 from runtime.scan.stores import Store, store_of
 from runtime.scan.stream_files import read_stream_file
-from runtime.scan.whole_rows import file_ranges, read_part, row_schema
+from runtime.scan.whole_rows import read_part, row_schema
 from runtime.spec.expressions import Call, ColumnRef, Constant
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
