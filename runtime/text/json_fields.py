@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -13,6 +14,7 @@ from runtime.compute.arrow.parse_text import decimal_of
 from runtime.compute.arrow.types import INTEGER_TYPES, arrow_type
 from runtime.spec.text import TextColumn
 from runtime.text.fields import BrokenRecordError, Fields
+from runtime.text.json_objects import parse_objects
 from runtime.text.json_record import (
     Fraction,
     Integer,
@@ -54,6 +56,12 @@ def json_fields(lines: Lines, columns: Sequence[TextColumn], first: TextColumn |
         BrokenRecordError: A line is not a JSON object, or a value does not fit its column.
     """
     read = {column.key: column for column in (*columns, *([first] if first else []))}
+    lines = _with_text(lines)
+    if not lines.is_repaired:
+        types = [pa.field(key, _parsed_type(column)) for key, column in read.items()]
+        if (parsed := parse_objects(lines, types)) is not None:
+            by_key = dict(zip(read, parsed, strict=True))
+            return _fields(len(lines.starts), columns, by_key)
     verbatim = {key for key, column in read.items() if _is_text(column)}
     converters = {key: _converter(column) for key, column in read.items()}
     tokens: dict[str, list[object]] = {key: [] for key in read}
@@ -70,14 +78,22 @@ def json_fields(lines: Lines, columns: Sequence[TextColumn], first: TextColumn |
                     tokens[key].append(value)
             except _MisfitError:
                 raise BrokenRecordError(line) from None
-    texts: dict[str, pa.Array] = {}
-    values: dict[str, pa.Array] = {}
-    for column in columns:
-        if column.is_cast:
-            texts[column.name] = pa.array(tokens[column.key], pa.string())
-        else:
-            values[column.name] = _array(tokens[column.key], column.type)
+    arrays = {key: _array(tokens[key], column) for key, column in read.items()}
+    return _fields(n_rows, columns, arrays)
+
+
+def _fields(n_rows: int, columns: Sequence[TextColumn], arrays: Mapping[str, pa.Array]) -> Fields:
+    texts = {column.name: arrays[column.key] for column in columns if column.is_cast}
+    values = {column.name: arrays[column.key] for column in columns if not column.is_cast}
     return Fields(n_rows, texts, values)
+
+
+def _with_text(lines: Lines) -> Lines:
+    """Return the lines that are not empty, which have no object."""
+    is_text = lines.ends > lines.starts
+    if is_text.all():
+        return lines
+    return replace(lines, starts=lines.starts[is_text], ends=lines.ends[is_text])
 
 
 def _converted(
@@ -97,12 +113,16 @@ def _is_text(column: TextColumn) -> bool:
     return column.is_cast or column.type == "string"
 
 
-def _array(values: list[object], type_: str) -> pa.Array:
-    if type_ == "float":
+def _parsed_type(column: TextColumn) -> pa.DataType:
+    return pa.string() if column.is_cast else arrow_type(column.type)
+
+
+def _array(values: list[object], column: TextColumn) -> pa.Array:
+    if column.type == "float" and not column.is_cast:
         # rounded once from the text
         texts = pa.array(values, pa.string())
         return pc.cast(texts, pa.float32())
-    return pa.array(values, arrow_type(type_))
+    return pa.array(values, _parsed_type(column))
 
 
 def _converter(column: TextColumn) -> Callable[[Token], object]:

@@ -12,8 +12,8 @@ from collections.abc import Container
 from typing import Any
 
 # Default limits of Spark's reader
-_MAX_LEVELS = 1000
-_MAX_DIGITS = 100_000
+MAX_LEVELS = 1000
+MAX_DIGITS = 100_000
 _BLANK = re.compile(r"[ \t\n\r]*")
 _STRING = re.compile(r'"((?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*)"')
 _SINGLE = re.compile(r"'((?:[^'\\\x00-\x1f]|\\(?:[\"'\\/bfnrt]|u[0-9a-fA-F]{4}))*)'")
@@ -68,7 +68,7 @@ def parse_record(line: str, verbatim: Container[str] = ()) -> list[Object] | Non
     start = _skip(line, 1 if line.startswith("\ufeff") else 0)
     if start == len(line):
         return []
-    if line.count("[") + line.count("{") <= _MAX_LEVELS:
+    if line.count("[") + line.count("{") <= MAX_LEVELS:
         try:
             root, _ = _DECODER.raw_decode(line, start)
         except (ValueError, RecursionError):
@@ -102,7 +102,7 @@ def _objects(root: Any) -> list[Object] | None:
 
 def _number(kind: type[str]) -> Any:
     def checked(text: str) -> str:
-        if len(text) > _MAX_DIGITS:
+        if len(text) > MAX_DIGITS:
             raise ValueError("the number is too long")
         return kind(text)
 
@@ -146,7 +146,7 @@ def _parse_slowly(line: str, start: int) -> list[Object] | None:
 
 def _object(line: str, start: int, depth: int) -> tuple[Object, int]:
     """Return the fields of an object and the place after it."""
-    if depth > _MAX_LEVELS:
+    if depth > MAX_LEVELS:
         raise _RejectedError
     fields: list[tuple[str, Token]] = []
     place = _skip(line, start + 1)
@@ -177,7 +177,7 @@ def _value(line: str, place: int, depth: int) -> tuple[Token, int]:
         return Nested(line[place:end]), end
     match = _NUMBER.match(line, place)
     if match is not None and _AFTER.match(line, match.end()):
-        if len(match[0]) > _MAX_DIGITS:
+        if len(match[0]) > MAX_DIGITS:
             raise _RejectedError
         is_whole = match[1] is None and match[2] is None
         return (Integer if is_whole else Fraction)(match[0]), match.end()
@@ -190,7 +190,7 @@ def _value(line: str, place: int, depth: int) -> tuple[Token, int]:
 
 def _array(line: str, start: int, depth: int) -> int:
     """Check an array and return the place after it."""
-    if depth > _MAX_LEVELS:
+    if depth > MAX_LEVELS:
         raise _RejectedError
     place = _skip(line, start + 1)
     if line[place : place + 1] == "]":

@@ -14,7 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.json
+
+from runtime.text.json_objects import parse_objects
+from runtime.text.lines import Lines
 
 JSON, CSV = "json", "csv"
 _NUMBERS: Mapping[str, pa.DataType] = {
@@ -48,7 +50,7 @@ _TYPES: Mapping[str, pa.DataType] = {
     "timestamp_ntz": pa.timestamp("us"),
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
-_NEW_LINE, _OPENED, _CLOSED = b"\n{}"
+_NEW_LINE = ord("\n")
 _IN_JSON_TEXTS = ("string", "date", "timestamp_ntz", "timestamp")
 
 
@@ -108,29 +110,13 @@ def _decode_json(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array
         # An object without fields is also a row of NULLs.
         lines = [b"{}" if value is None else value for value in values]
         text = b"\n".join(lines)
-    # Arrow reads one object after another, ignoring line ends. Every message must therefore start
-    # and end like an object, which a fragment that continues in the next message cannot.
-    if not (text.startswith(b"{") and text.endswith(b"}")):
+    ends = np.append(np.flatnonzero(np.frombuffer(text, np.uint8) == _NEW_LINE), len(text))
+    starts = np.append(0, ends[:-1] + 1)
+    if len(ends) != len(lines) or (ends == starts).any() or not _is_utf8(text):
         return None
-    characters = np.frombuffer(text, np.uint8)
-    ends = np.flatnonzero(characters == _NEW_LINE)
-    if len(ends) != len(lines) - 1 or not _is_utf8(text):
-        return None
-    if not ((characters[ends - 1] == _CLOSED) & (characters[ends + 1] == _OPENED)).all():
-        return None
-    if b"\\" in text and (b"\\ud" in text or b"\\uD" in text):
-        # surrogate halves, which only Spark accepts individually
-        return None
-    fields = [(n, pa.string() if t in _IN_JSON_TEXTS else _TYPES[t]) for n, t in how.fields]
-    table = pa.json.read_json(
-        pa.BufferReader(text),
-        pa.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
-        pa.json.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore"),
-    )
-    if table.num_rows != len(lines):
-        return None
-    columns = [_one_array(table.column(name)) for name, _ in how.fields]
-    return _cast_columns(columns, how)
+    fields = [pa.field(n, pa.string() if t in _IN_JSON_TEXTS else _TYPES[t]) for n, t in how.fields]
+    columns = parse_objects(Lines(text, starts, ends), fields)
+    return None if columns is None else _cast_columns(columns, how)
 
 
 def _decode_csv(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | None:
