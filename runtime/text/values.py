@@ -22,6 +22,7 @@ from runtime.spec.text import Notation, TextColumn
 from runtime.text.patterns import pattern_regex
 
 _SPACE = " "
+_SECOND_LENGTH = len("2025-01-31 10:00:00")
 _DAY_US = 86_400_000_000
 # Java's white space in regular expressions
 _BLANK = r"[ \t\n\x0B\f\r]"
@@ -100,6 +101,11 @@ def _times(texts: pa.Array, column: TextColumn, zone: str) -> pa.Array:
         return _epoch_times(texts, column, zone)
     if column.pattern and column.pattern != ISO:
         return _by_pattern(texts, column, zone)
+    if column.type != "date" and (local := _plain_times(texts)) is not None:
+        if column.type == "timestamp_ntz":
+            return local
+        instants = instants_us(int64_values(local), zone)
+        return int64_array(instants, local.is_valid().to_numpy(False), pa.timestamp("us", "UTC"))
     # a cast would also accept a year, a month, and a time of today
     is_date = pc.match_substring_regex(texts, r"\A(?:(?s:.{4})-(?s:.{3,})|[+-](?s:.*))\z")
     if column.type == "date":
@@ -110,6 +116,17 @@ def _times(texts: pa.Array, column: TextColumn, zone: str) -> pa.Array:
         has_zone = pc.match_substring_regex(texts, r"\A(?s:.{11,49})[A-Za-z+-]")
         is_date = pc.and_not(is_date, has_zone)
     return parse_text(nulls_unless(texts, is_date), column.type, zone)
+
+
+def _plain_times(texts: pa.Array) -> pa.Array | None:
+    """Return times such as 2025-01-31 10:00:00.5, or None if a text has another notation."""
+    shortest = pc.min(pc.binary_length(texts)).as_py()
+    if shortest is None or shortest < _SECOND_LENGTH:
+        return None
+    try:
+        return pc.cast(texts, pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        return None
 
 
 def _epoch_times(texts: pa.Array, column: TextColumn, zone: str) -> pa.Array:
