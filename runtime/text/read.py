@@ -65,7 +65,7 @@ def _matching_files(source: TextSource, filters: Sequence[Expression]) -> Sequen
 
 
 def text_schema(source: TextSource) -> pa.Schema:
-    """Return the schema of `read_part`."""
+    """Return the schema of the batches of `read_split`."""
     columns = (*source.columns, *source.partition_columns)
     fields = [pa.field(c.name, arrow_type(c.type)) for c in columns]
     return pa.schema(fields or [pa.field(ROW, pa.int8())])

@@ -1,4 +1,4 @@
-"""CSV files that this process reads have the rows and errors of Spark's reader."""
+"""CSV and JSON files that sqlwin reads have the rows and errors of Spark's reader."""
 
 from __future__ import annotations
 
@@ -155,6 +155,40 @@ def compare(fresh_session: Session) -> Iterator[Compare]:
         return in_process_rows
 
     yield both
+
+
+def test_windows_over_text_are_read_in_tasks(
+    fresh_session: Session, compare: Compare, tmp_path: Path
+) -> None:
+    for number in range(2):
+        directory = tmp_path / "csv" / f"day={number}"
+        directory.mkdir(parents=True)
+        lines = [
+            f'"2024-01-0{number + 1} 0{i % 9}:30:00","k ""{i % 3}""",{"x" if i == 39 else i}'
+            for i in range(40)
+        ]
+        (directory / "a.csv").write_text("ts,k,v\n" + "\n".join(lines))
+    columns = "ts TIMESTAMP(3), k STRING, v INT"
+    windows = (
+        "SELECT window_end, k, COUNT(*) AS n, SUM(v) AS s "
+        "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)) {} "
+        "GROUP BY window_start, window_end, k"
+    )
+    path = tmp_path / "csv"
+    fresh_session.execute(
+        f"CREATE TABLE t ({columns}, day INT) PARTITIONED BY (day) WITH ('connector' = "
+        f"'filesystem', 'path' = '{path}', 'format' = 'csv', 'header' = 'true')"
+    )
+    rows = compare(windows.format("WHERE day = 1 AND k <> 'k \"0\"'"))
+    assert sum(row["s"] for row in rows) == sum(i for i in range(40) if i % 3)
+    misfit = compare(windows.format(""))
+    assert "day=0/a.csv, line 41, column `v`: 'x' is not a valid INT" in misfit
+    fresh_session.execute(f"SET '{SETTING}' = '0'")
+    assert "ArrowScanLocalWindowAggregate(table=[t]" in fresh_session.explain(windows.format(""))
+    objects = [{"ts": f"2024-01-01 0{i % 9}:00:00", "k": f"é{i % 2}", "v": i} for i in range(50)]
+    (tmp_path / "a.json").write_text("".join(f"{json.dumps(o)}\n" for o in objects))
+    create(fresh_session, tmp_path / "a.json", columns, file_format="json")
+    assert len(compare(windows.format("WHERE v > 3"))) == 18
 
 
 @pytest.mark.long
