@@ -187,9 +187,8 @@ def test_formats_that_need_a_package_of_spark_name_it(
         "CREATE TABLE texts (a INT, b INT) WITH ('connector' = 'filesystem', "
         f"'path' = '{store.uri('texts')}', 'format' = 'csv')"
     )
-    assert lake.sql("SELECT b, a FROM texts").collect() == [(2, 1)]
     package = "spark.jars.packages=org.apache.hadoop:hadoop-aws:3."
-    assert package in refusal(lake, "SELECT * FROM texts /*+ OPTIONS('multiLine' = 'true') */")
+    assert package in refusal(lake, "SELECT * FROM texts")
     create(lake, "sink", store.uri("out"), "(k INT)")
     with pytest.raises(SqlwinError, match=f"Spark writes to .*{package}"):
         lake.execute("INSERT INTO sink SELECT k FROM events")

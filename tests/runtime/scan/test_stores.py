@@ -15,12 +15,13 @@ from runtime.scan.read import read_batches
 from runtime.scan.request_cache import cache_requests
 from runtime.scan.splits import plan_splits
 from runtime.scan.stored_files import StoredFiles
-from runtime.scan.stores import Store, store_of
+from runtime.scan.stores import Store, filesystem_of, store_of
 from runtime.scan.stream_files import read_stream_file
 from runtime.scan.whole_rows import read_part, row_schema
 from runtime.spec.expressions import Call, ColumnRef, Constant
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
+from runtime.text.lines import pieces_of, read_lines
 from tests.object_store import ObjectStore, is_of_rows
 
 K, S = Column("k", "bigint"), Column("s", "string")
@@ -217,6 +218,24 @@ def test_whole_rows_are_read_by_ranges_of_bytes(store: ObjectStore) -> None:
     assert batch.slice(0, 1).to_pylist() == [{"K": N_ROWS, "none": None, "day": 1}]
     with pytest.raises(ExecutionError, match=r"column s of .* is string, not int32"):
         list(read_part(parts[0], pa.schema([("s", pa.int32())]), {}, opened))
+
+
+def test_lines_are_read_by_ranges_of_bytes(store: ObjectStore) -> None:
+    opened, uri = store.store(), store.uri("texts/a.csv")
+    expected = [f"{number},{'é' * (number % 7)}" for number in range(1000)]
+    data = "\n".join(expected).encode()
+    with filesystem_of(opened).open_output_stream(opened.path(uri)) as file:
+        file.write(data)
+    (parts,) = file_ranges([ScanFile(uri, n_bytes=len(data))], 1)
+    pieces = [read_lines(piece, opened) for part in parts for piece in pieces_of(part, 1500)]
+    assert len(pieces) > 3
+    assert [p.text(i) for p in pieces for i in range(len(p.starts))] == expected
+    gone = ScanFile(f"{uri}x", n_bytes=10)
+    with pytest.raises(ExecutionError, match=r"cannot read .*a\.csvx: "):
+        read_lines(FileRange(gone, 0, 10), opened)
+    shorter = ScanFile(uri, n_bytes=len(data) + 1)
+    with pytest.raises(ExecutionError, match="has changed since the query was planned"):
+        read_lines(FileRange(shorter, 0, len(data) + 1), opened)
 
 
 def test_a_stream_reads_files_of_a_bucket(store: ObjectStore) -> None:
