@@ -312,7 +312,7 @@ FAULTS = [
     Fault(
         "the sides of a join do not wait for each other",
         _ON_WINDOWS,
-        "self._followed = (*before, *stream_tables(node, self._catalog))",
+        "self._followed = (*before, *stream_tables(node, self.catalog))",
         "self._followed = before",
         "join",
     ),

@@ -107,7 +107,7 @@ def test_files_by_their_path_need_no_spark(unstarted: Session) -> None:
         SELECT window_end, SUM(Menge) AS menge FROM TUMBLE('queries/data/sales.csv', Zeit, 1h)
         GROUP BY window_start, window_end
     """)
-    assert "TableSourceScan(table=['queries/data/sales.csv'], connector=[filesystem]" in text
+    assert "ArrowScanLocalWindowAggregate(table=['queries/data/sales.csv']" in text
 
 
 @pytest.mark.long
