@@ -10,16 +10,9 @@ from planner.sql.build import to_sql
 from runtime.plan.local import PartialColumns
 from runtime.spec.aggregates import (
     Accumulator,
-    ApproxCountDistinct,
-    ApproxPercentile,
     CollectRegisters,
-    CollectRows,
-    CollectSet,
-    ListAgg,
     MergeMoments,
-    OfValues,
     Pick,
-    Summaries,
 )
 
 
@@ -35,15 +28,9 @@ def partial_calls(plans: tuple[AggregatePlan, ...]) -> tuple[PartialColumns[exp.
         for accumulator in plan.accumulators:
             call = _partial(plan, accumulator, by_column[accumulator.columns[0]])
             same = [place for place, other in enumerate(partials) if other.columns == call.columns]
-            if not isinstance(accumulator, OfValues) or not same:
+            if not accumulator.merges_in_windows or not same:
                 partials.append(call)
-                continue
-            into, before = call.into, partials[same[0]].into
-            if (
-                isinstance(into, Summaries)
-                and isinstance(before, Summaries)
-                and into.accuracy > before.accuracy
-            ):
+            elif not partials[same[0]].into.covers(call.into):
                 partials[same[0]] = call
     return tuple(partials)
 
@@ -69,7 +56,7 @@ def _partial(
     call, condition, text = partial.expr, None, plan.call.text
     if isinstance(call, exp.Filter):
         call, condition = call.this, call.expression.this
-    into = _collector_of(accumulator)
+    into = accumulator.collector
     if isinstance(into, MergeMoments):
         # Count, mean and M2 share an argument. The first one represents the call.
         return PartialColumns(into, tuple(call.expressions), condition, text)
@@ -87,18 +74,3 @@ def _partial(
     if function == "COUNT":
         args = [arg for arg in args if not isinstance(arg, exp.Star | exp.Literal)]
     return PartialColumns(into, tuple(args), condition, text)
-
-
-def _collector_of(accumulator: Accumulator) -> Accumulator:
-    """Return the accumulator that fills the partial columns that `accumulator` reads."""
-    columns = accumulator.columns
-    match accumulator:
-        case ApproxCountDistinct():
-            return CollectRegisters(columns, accumulator.precision)
-        case ApproxPercentile():
-            return Summaries(columns, accumulator.accuracy)
-        case ListAgg():
-            return CollectRows(columns)
-        case OfValues():
-            return CollectSet(columns)
-    return accumulator

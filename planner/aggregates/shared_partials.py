@@ -9,8 +9,7 @@ from sqlglot import exp
 
 from planner.nodes.aggregate_plans import AggregatePlan, Partial, partials_by_column
 from planner.sql.build import column, to_sql
-from runtime.spec.aggregates import Accumulator, CollectSet, OfValues, WithResult
-from runtime.spec.table import Column
+from runtime.spec.aggregates import Accumulator, CollectSet
 
 # (column among the shared partials, name in one aggregate)
 Columns = tuple[tuple[str, str], ...]
@@ -29,10 +28,7 @@ def _texts(plans: Iterable[AggregatePlan]) -> dict[str, str]:
 def _meaning(accumulator: Accumulator, texts: Mapping[str, str]) -> Accumulator:
     """Return the accumulator over the texts of its partials, without column names."""
     columns = tuple(texts[name] for name in accumulator.columns)
-    if isinstance(accumulator, WithResult):
-        output = Column("", accumulator.output.type)
-        return replace(accumulator, columns=columns, output=output)
-    return replace(accumulator, columns=columns)
+    return accumulator.over(columns)
 
 
 # -- within one window aggregation ---------------------------------------------------------------
@@ -61,7 +57,7 @@ def _share(
     for accumulator in plan.accumulators:
         names = accumulator.output_columns
         before = merged.setdefault(_meaning(accumulator, texts), names)
-        if isinstance(accumulator, WithResult):
+        if accumulator.result is not None:
             for name in accumulator.columns:
                 carried = read.setdefault(texts[name], name)
                 if carried != name:
@@ -120,7 +116,7 @@ def union_partials(
         for plan in plans:
             for accumulator in plan.accumulators:
                 meaning = _meaning(accumulator, texts)
-                if isinstance(meaning, OfValues):
+                if meaning.merges_in_windows:
                     # Lists are concatenated in the same way for every reader.
                     meaning = CollectSet(meaning.columns)
                 if meaning not in columns_of:

@@ -18,7 +18,7 @@ from planner.sql.types.decimals import decimal_digits
 from runtime.plan.local import PartialColumns
 from runtime.refusal import refuse
 from runtime.shown_types import shown_type
-from runtime.spec.aggregates import CollectRegisters, Merge, MergeOp, Summaries, UserDefined
+from runtime.spec.aggregates import CollectRegisters, Merge, MergeOp
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, column_refs
 from runtime.spec.table import Column
 
@@ -101,7 +101,7 @@ def arrow_partials(
 
 def _arrow_partial(call: PartialColumns[exp.Expr], rows: RowsOfScan) -> PartialColumns[Expression]:
     into = call.into
-    if isinstance(into, UserDefined | Summaries):
+    if not into.is_scanned:
         refuse(f"{call.text} is not supported by the scan")
     args = tuple(map(rows.expression, call.args))
     condition = None if call.condition is None else rows.expression(call.condition)

@@ -11,19 +11,6 @@ from sqlglot import exp
 from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.logical import AggregateCall, NamedExpr, Node, WindowKey
 from planner.sql.build import to_sql
-from planner.sql.render import quote_string
-from runtime.spec.aggregates import (
-    Accumulator,
-    ApproxCountDistinct,
-    ApproxPercentile,
-    Distinct,
-    ListAgg,
-    Merge,
-    MergeMoments,
-    Pick,
-    UserDefined,
-    WithResult,
-)
 from runtime.spec.scan import ScanSource
 from runtime.windows.base import BaseWindow
 from runtime.windows.intervals import render_duration
@@ -82,30 +69,11 @@ def item_text(item: NamedExpr) -> str:
 def merge_text(plan: AggregatePlan) -> str:
     """Return how the partials of an aggregate merge: `SUM($0), MAX($1) AS $2`."""
     merges = []
-    for acc in plan.accumulators:
-        name = f" AS {acc.output.name}" if isinstance(acc, WithResult) else ""
-        args, distinct = list(acc.columns), ""
-        if isinstance(acc, ListAgg):
-            args += [quote_string(acc.separator)] if acc.separator else []
-            distinct = "DISTINCT " if acc.is_unique else ""
-        merges.append(f"{_merge_name(acc)}({distinct}{', '.join(args)}){name}")
+    for accumulator in plan.accumulators:
+        result = accumulator.result
+        name = "" if result is None else f" AS {result.name}"
+        merges.append(f"{accumulator.name}({', '.join(accumulator.merge_args)}){name}")
     return ", ".join(merges)
-
-
-def _merge_name(accumulator: Accumulator) -> str:
-    match accumulator:
-        case Merge() | MergeMoments() | Pick():
-            return accumulator.kind.upper()
-        case Distinct():
-            return f"{accumulator.op.upper()}_DISTINCT"
-    return _MERGE_NAMES.get(type(accumulator), type(accumulator).__name__.upper())
-
-
-_MERGE_NAMES: dict[type, str] = {
-    ApproxCountDistinct: "APPROX_COUNT_DISTINCT",
-    ApproxPercentile: "APPROX_PERCENTILE",
-    UserDefined: "USER",
-}
 
 
 def call_texts(calls: Iterable[AggregateCall]) -> list[str]:

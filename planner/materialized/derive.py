@@ -18,7 +18,7 @@ from planner.materialized.windows import slice_end_conditions
 from planner.nodes.physical import LocalWindowAggregate
 from runtime.plan.local import PartialColumns
 from runtime.refusal import refuse
-from runtime.spec.aggregates import Merge, MergeMoments, MergeOp, Pick, partial_fields
+from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, columns_of, terms_of
 from runtime.spec.materialized import LocalForm, SlicePartial
 
@@ -215,15 +215,13 @@ def _filter_columns(
     partial: PartialColumns[Expression], condition: Expression, columns: Sequence[Expression]
 ) -> Sequence[Expression] | None:
     """Apply a FILTER on keys to partial columns, or return None if they are lists."""
-    if not isinstance(partial.into, Merge | MergeMoments | Pick):
+    if partial.into.is_list:
         return None
-    types = partial_fields(partial.into, [arg.type for arg in partial.args]).values()
-    none = [Constant(None, type_) for type_ in types]
-    is_count = isinstance(partial.into, MergeMoments) or partial.into == Merge(
-        partial.columns, MergeOp.COUNT
-    )
-    if is_count:
-        none[0] = Constant(0, "bigint")
+    types = partial.into.partial_types([arg.type for arg in partial.args]).values()
+    none = [
+        Constant(0 if name in partial.into.zero_columns else None, type_)
+        for name, type_ in zip(partial.columns, types, strict=True)
+    ]
     return [
         Call("case", (condition, value, other), other.type)
         for value, other in zip(columns, none, strict=True)

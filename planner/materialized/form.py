@@ -15,13 +15,6 @@ from runtime.plan.local import PartialColumns
 from runtime.refusal import refuse
 from runtime.spec.aggregates import (
     CollectRegisters,
-    CollectRows,
-    CollectSet,
-    Merge,
-    MergeMoments,
-    MergeOp,
-    Pick,
-    partial_fields,
 )
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
 from runtime.spec.materialized import (
@@ -58,7 +51,7 @@ def local_form(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Local
             refuse(f"{partial.text} cannot be stored in slices")
         text = partial_text(partial)
         if text not in partials:
-            fields = partial_fields(partial.into, [arg.type for arg in partial.args])
+            fields = partial.into.partial_types([arg.type for arg in partial.args])
             into = replace(partial.into, columns=_column_names(text, fields, name))
             partials[text] = SlicePartial(text, into, tuple(fields.values()))
     return LocalForm(
@@ -207,29 +200,14 @@ def partial_text(partial: PartialColumns[Expression]) -> str:
     """Describe the partial columns of an accumulator, independent of their names."""
     args = [expression_text(arg) for arg in partial.args]
     into = partial.into
-    match into:
-        case Merge(op=MergeOp.COUNT) if not args:
-            text = "COUNT(*)"
-        case Merge():
-            text = f"{into.op.upper()}({', '.join(args)})"
-        case CollectRegisters():
-            # The hashed value, and the binary logarithm of the number of registers
-            (register,) = partial.args
-            assert isinstance(register, Call)
-            args = [expression_text(arg) for arg in register.args]
-            text = f"APPROX_COUNT_DISTINCT({', '.join(args)})"
-        case CollectSet():
-            text = f"DISTINCT({', '.join(args)})"
-        case CollectRows():
-            text = f"LISTAGG({args[1]} ORDER BY {args[0]})"
-        case MergeMoments():
-            text = f"MOMENTS({args[0]})"
-        case Pick():
-            text = f"{'MAX' if into.is_last else 'MIN'}_BY({args[1]}, {args[0]})"
-        case _:
-            raise TypeError(f"{type(into).__name__} cannot be stored in slices")
+    if isinstance(into, CollectRegisters):
+        # the hashed value, and the binary logarithm of the number of registers
+        (register,) = partial.args
+        assert isinstance(register, Call)
+        args = [expression_text(arg) for arg in register.args]
+    text = into.slice_text(args)
     condition = "" if partial.condition is None else expression_text(partial.condition)
-    if isinstance(into, Pick | CollectRegisters) and condition == f"(NOT ({args[0]} IS NULL))":
+    if into.skips_null_first and condition == f"(NOT ({args[0]} IS NULL))":
         return text  # rows without an order or a value are ignored anyway
     return f"{text} FILTER (WHERE {condition})" if condition else text
 

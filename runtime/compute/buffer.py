@@ -33,7 +33,7 @@ from runtime.compute.kernels.key_digits import key_digits
 from runtime.compute.kernels.partials import aggregate_rows, merge_partials
 from runtime.compute.kernels.slots import slice_slots
 from runtime.compute.values.value_sets import list_lengths
-from runtime.spec.aggregates import Accumulator, CollectRegisters, CollectSet, Summaries
+from runtime.spec.aggregates import Accumulator
 from runtime.windows import AlignedWindow
 
 # Grouping pays off if it leaves at most this fraction of its input.
@@ -192,7 +192,7 @@ class WindowBuffer:
         """Return int64[n_slots]: the number of partials and list values in each slice."""
         n_items = np.ones(len(slot), np.int64)
         for accumulator in self._accumulators:
-            if isinstance(accumulator, CollectSet | CollectRegisters | Summaries):
+            if accumulator.is_listed_item:
                 n_items += list_lengths(table.column(accumulator.columns[0]))
         return np.bincount(slot, n_items, n_slots).astype(np.int64)
 

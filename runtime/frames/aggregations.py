@@ -9,7 +9,6 @@ from runtime.compute.arrow.types import arrow_type
 from runtime.spec.aggregates import (
     Accumulator,
     WindowAggregation,
-    WithResult,
 )
 
 
@@ -32,6 +31,6 @@ def windows_schema(partials: StructType, aggregation: WindowAggregation) -> Stru
 
 
 def _output_type(partials: StructType, accumulator: Accumulator, name: str) -> DataType:
-    if isinstance(accumulator, WithResult):
-        return from_arrow_type(arrow_type(accumulator.output.type))
+    if accumulator.result is not None:
+        return from_arrow_type(arrow_type(accumulator.result.type))
     return partials[name].dataType

@@ -16,7 +16,6 @@ from runtime.plan.local import ArrowBuffer, FileScan, LocalStep, Streaming, Task
 from runtime.scan.read import convert_types, read_batches
 from runtime.scan.splits import Split
 from runtime.scan.stores import Store
-from runtime.spec.aggregates import CollectSet
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, can_fail, columns_of
 from runtime.spec.stream import TIME
 from runtime.spec.text import TextSource
@@ -163,7 +162,7 @@ def _dictionary_columns(scan: TaskScan) -> frozenset[str]:
     distinguished = [key for _, key in scan.keys]
     read = [*scan.filters, scan.time]
     for partial in scan.partials:
-        (distinguished if isinstance(partial.into, CollectSet) else read).extend(partial.args)
+        (distinguished if partial.into.compares_rows else read).extend(partial.args)
         read += [] if partial.condition is None else [partial.condition]
     read += [expression for expression in distinguished if not isinstance(expression, ColumnRef)]
     names = {

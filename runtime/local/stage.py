@@ -15,7 +15,7 @@ from runtime.compute.kernels.columns import Int64Array, int64_values, mask_of, o
 from runtime.local.projection import Projection
 from runtime.plan.local import LocalStep
 from runtime.spark.workers import fitting_bytes
-from runtime.spec.aggregates import Accumulator, Merge, MergeOp, partial_fields
+from runtime.spec.aggregates import Accumulator, Merge, MergeOp
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
 from runtime.spec.stream import TIME
 from runtime.windows import Window
@@ -97,7 +97,7 @@ def buffer_plan(
     fields = [pa.field(name, arrow_type(types[name])) for name in step.keys]
     fields.append(pa.field(step.slice_end, pa.int64(), nullable=False))
     for into, args in zip(step.accumulators, columns.args, strict=True):
-        partial_types = partial_fields(into, [types[name] for name in args]).values()
+        partial_types = into.partial_types([types[name] for name in args]).values()
         fields += map(pa.field, into.columns, map(arrow_type, partial_types))
     times = () if step.window.has_slices else _SESSION_TIMES
     fields += [pa.field(merge.columns[0], pa.int64(), nullable=False) for merge in times]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import ClassVar
 
 from runtime.errors import AnalysisError
 from runtime.spec.table import Column
@@ -29,15 +31,36 @@ class MergeOp(StrEnum):
 
 
 @dataclass(frozen=True)
-class Accumulator:
-    """Base class: partial columns and the way they merge.
+class Accumulator(ABC):
+    """Base class: partial columns, the way they merge, and what follows from it.
+
+    The class attributes have the values of an accumulator whose columns hold one value per row and
+    merge slice by slice.
 
     Attributes:
         columns: Partial columns, named as in the local stage. The merged columns have the same
             names and types.
+        is_list: Whether a column holds lists of values.
+        is_listed_item: Whether an item of these lists counts like a row when partials are cut.
+        is_growing: Whether a partial grows with the number of its rows.
+        merges_in_windows: Whether lists are read once per window, not merged slice by slice.
+        compares_items: Whether equal items of lists are one value.
+        compares_rows: Whether rows only need to be told apart, so that codes of a dictionary do.
+        skips_null_first: Whether rows whose first argument is NULL have no effect.
+        is_scanned: Whether the Arrow scan can fill the columns.
+        condenses_to: Accuracy to which a list of values may be reduced; None if it may not be.
     """
 
     columns: tuple[str, ...]
+
+    is_list: ClassVar[bool] = False
+    is_listed_item: ClassVar[bool] = False
+    is_growing: ClassVar[bool] = False
+    merges_in_windows: ClassVar[bool] = False
+    compares_items: ClassVar[bool] = True
+    compares_rows: ClassVar[bool] = False
+    skips_null_first: ClassVar[bool] = False
+    is_scanned: ClassVar[bool] = True
 
     @property
     def output_columns(self) -> tuple[str, ...]:
@@ -45,9 +68,72 @@ class Accumulator:
         return self.columns
 
     @property
+    def result(self) -> Column | None:
+        """Result column; None if merging leaves partial columns."""
+        return None
+
+    @property
+    def zero_columns(self) -> tuple[str, ...]:
+        """Output columns that are 0 over no rows; the others are NULL."""
+        return ()
+
+    @property
+    def condenses_to(self) -> int | None:
+        """See the class."""
+        return None
+
+    @property
     def kind(self) -> str:
         """Kind of the partials, which determines how they merge: `registers 9`."""
         raise AssertionError(f"no partials are of {type(self).__name__}")
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Name of the merge in EXPLAIN."""
+
+    @property
+    def merge_args(self) -> tuple[str, ...]:
+        """Arguments of the merge in EXPLAIN."""
+        return self.columns
+
+    @property
+    def collector(self) -> Accumulator:
+        """The accumulator that fills the partial columns that this one reads."""
+        return self
+
+    def partial_types(self, args: Sequence[str]) -> Mapping[str, str]:
+        """Return the Spark type of each partial column, in DDL spelling, the same as in Spark.
+
+        Args:
+            args: Spark types of the arguments.
+
+        Returns:
+            Types by the name of the field that a column holds; "" if there is only one column.
+
+        Raises:
+            AnalysisError: The function does not accept the type of an argument.
+        """
+        return {"": args[0]}
+
+    def slice_text(self, args: Sequence[str]) -> str:
+        """Describe the partial columns in a materialized table; the text is part of its format.
+
+        Args:
+            args: Arguments, as text.
+        """
+        raise TypeError(f"{type(self).__name__} cannot be stored in slices")
+
+    def over(self, columns: tuple[str, ...]) -> Accumulator:
+        """Return the accumulator over other columns, without the name of its result."""
+        return replace(self, columns=columns)
+
+    def covers(self, other: Accumulator) -> bool:
+        """Return whether partials of this accumulator serve readers of `other` as well.
+
+        Both have the same columns.
+        """
+        return True
 
 
 @dataclass(frozen=True)
@@ -61,12 +147,41 @@ class Merge(Accumulator):
         """The operation."""
         return self.op.value
 
+    @property
+    def name(self) -> str:
+        return self.op.upper()
+
+    @property
+    def zero_columns(self) -> tuple[str, ...]:
+        return self.columns if self.op is MergeOp.COUNT else ()
+
+    def partial_types(self, args: Sequence[str]) -> Mapping[str, str]:
+        if self.op is MergeOp.COUNT:
+            return {"": "bigint"}
+        return {"": sum_type(args[0]) if self.op is MergeOp.SUM else args[0]}
+
+    def slice_text(self, args: Sequence[str]) -> str:
+        if self.op is MergeOp.COUNT and not args:
+            return "COUNT(*)"
+        return f"{self.name}({', '.join(args)})"
+
 
 @dataclass(frozen=True)
 class MergeMoments(Accumulator):
     """Count, mean and M2, the sum of the squared distances from the mean."""
 
     kind = "moments"
+    name = "MOMENTS"
+
+    @property
+    def zero_columns(self) -> tuple[str, ...]:
+        return self.columns[:1]
+
+    def partial_types(self, args: Sequence[str]) -> Mapping[str, str]:
+        return {"count": "bigint", "mean": "double", "m2": "double"}
+
+    def slice_text(self, args: Sequence[str]) -> str:
+        return f"MOMENTS({args[0]})"
 
 
 @dataclass(frozen=True)
@@ -79,6 +194,8 @@ class Pick(Accumulator):
 
     is_last: bool
 
+    skips_null_first = True
+
     @property
     def output_columns(self) -> tuple[str, ...]:
         """The value column."""
@@ -88,6 +205,16 @@ class Pick(Accumulator):
     def kind(self) -> str:
         """First or last."""
         return "last" if self.is_last else "first"
+
+    @property
+    def name(self) -> str:
+        return self.kind.upper()
+
+    def partial_types(self, args: Sequence[str]) -> Mapping[str, str]:
+        return {"order": args[0], "value": args[1]}
+
+    def slice_text(self, args: Sequence[str]) -> str:
+        return f"{'MAX' if self.is_last else 'MIN'}_BY({args[1]}, {args[0]})"
 
 
 @dataclass(frozen=True)
@@ -101,10 +228,20 @@ class WithResult(Accumulator):
         """The result column."""
         return (self.output.name,)
 
+    @property
+    def result(self) -> Column:
+        return self.output
+
+    def over(self, columns: tuple[str, ...]) -> Accumulator:
+        return replace(self, columns=columns, output=Column("", self.output.type))
+
 
 @dataclass(frozen=True)
 class OfValues(WithResult):
     """Accumulator over a column of lists, merged per window, not slice by slice."""
+
+    is_list = True
+    merges_in_windows = True
 
 
 @dataclass(frozen=True)
@@ -118,6 +255,18 @@ class Distinct(OfValues):
 
     op: MergeOp
 
+    @property
+    def name(self) -> str:
+        return f"{self.op.upper()}_DISTINCT"
+
+    @property
+    def zero_columns(self) -> tuple[str, ...]:
+        return self.output_columns if self.op is MergeOp.COUNT else ()
+
+    @property
+    def collector(self) -> Accumulator:
+        return CollectSet(self.columns)
+
 
 @dataclass(frozen=True)
 class ApproxCountDistinct(OfValues):
@@ -127,6 +276,16 @@ class ApproxCountDistinct(OfValues):
     """
 
     precision: int
+
+    name = "APPROX_COUNT_DISTINCT"
+
+    @property
+    def zero_columns(self) -> tuple[str, ...]:
+        return self.output_columns
+
+    @property
+    def collector(self) -> Accumulator:
+        return CollectRegisters(self.columns, self.precision)
 
 
 @dataclass(frozen=True)
@@ -141,6 +300,16 @@ class ApproxPercentile(OfValues):
     accuracy: int
     percentages: tuple[float, ...]
 
+    name = "APPROX_PERCENTILE"
+
+    @property
+    def condenses_to(self) -> int:
+        return self.accuracy
+
+    @property
+    def collector(self) -> Accumulator:
+        return Summaries(self.columns, self.accuracy)
+
 
 @dataclass(frozen=True)
 class ListAgg(OfValues):
@@ -154,13 +323,35 @@ class ListAgg(OfValues):
     separator: str = ""
     is_unique: bool = False
 
+    compares_items = False
+    name = "LISTAGG"
+
+    @property
+    def merge_args(self) -> tuple[str, ...]:
+        (texts,) = self.columns
+        separator = self.separator.replace("\\", "\\\\").replace("'", "\\'")
+        return (
+            f"DISTINCT {texts}" if self.is_unique else texts,
+            *([f"'{separator}'"] if separator else []),
+        )
+
+    @property
+    def collector(self) -> Accumulator:
+        return CollectRows(self.columns)
+
 
 @dataclass(frozen=True)
 class UserDefined(WithResult):
     """User-defined aggregate; the columns are the fields of its state."""
 
     function: UserDefinedAggregateFunction
+
     kind = "user-defined"
+    name = "USER"
+    is_scanned = False
+
+    def partial_types(self, args: Sequence[str]) -> Mapping[str, str]:
+        return self.function.state
 
 
 @dataclass(frozen=True)
@@ -168,6 +359,19 @@ class CollectSet(Accumulator):
     """Distinct values in a list, as structs for several columns; rows with a NULL are ignored."""
 
     kind = "set"
+    name = "COLLECTSET"
+    is_list = True
+    is_listed_item = True
+    is_growing = True
+    compares_rows = True
+
+    def partial_types(self, args: Sequence[str]) -> Mapping[str, str]:
+        if len(args) == 1:
+            return {"": f"array<{args[0]}>"}
+        return {"": f"array<struct<{','.join(f'v{i}:{arg}' for i, arg in enumerate(args))}>>"}
+
+    def slice_text(self, args: Sequence[str]) -> str:
+        return f"DISTINCT({', '.join(args)})"
 
 
 @dataclass(frozen=True)
@@ -179,10 +383,22 @@ class CollectRegisters(Accumulator):
 
     precision: int
 
+    name = "COLLECTREGISTERS"
+    is_list = True
+    is_listed_item = True
+    skips_null_first = True
+
     @property
     def kind(self) -> str:
         """Registers of a precision."""
         return f"registers {self.precision}"
+
+    def partial_types(self, args: Sequence[str]) -> Mapping[str, str]:
+        return {"": "array<int>"}
+
+    def slice_text(self, args: Sequence[str]) -> str:
+        """Return the text; `args` are the hashed value and the precision."""
+        return f"APPROX_COUNT_DISTINCT({', '.join(args)})"
 
 
 @dataclass(frozen=True)
@@ -190,6 +406,16 @@ class CollectRows(Accumulator):
     """Times and texts of rows in a list, see `runtime.compute.values.texts`."""
 
     kind = "texts by time"
+    name = "COLLECTROWS"
+    is_list = True
+    is_growing = True
+    compares_items = False
+
+    def partial_types(self, args: Sequence[str]) -> Mapping[str, str]:
+        return {"": f"array<struct<o:{args[0]},v:string>>"}
+
+    def slice_text(self, args: Sequence[str]) -> str:
+        return f"LISTAGG({args[1]} ORDER BY {args[0]})"
 
 
 @dataclass(frozen=True)
@@ -201,47 +427,21 @@ class Summaries(Accumulator):
 
     accuracy: int
 
+    name = "SUMMARIES"
+    is_list = True
+    is_listed_item = True
+    is_scanned = False
+
     @property
     def kind(self) -> str:
         """Summaries of an accuracy."""
         return f"summaries {self.accuracy}"
 
+    def partial_types(self, args: Sequence[str]) -> Mapping[str, str]:
+        return {"": f"array<struct<value:{args[0]},weight:bigint,spread:bigint>>"}
 
-def partial_fields(into: Accumulator, args: Sequence[str]) -> Mapping[str, str]:
-    """Return the Spark type of each partial column, in DDL spelling, the same as in Spark.
-
-    Args:
-        into: Accumulator.
-        args: Spark types of its arguments.
-
-    Returns:
-        Types by the name of the field that a column holds; "" if there is only one column.
-
-    Raises:
-        AnalysisError: The function does not accept the type of an argument.
-    """
-    match into:
-        case Merge(op=MergeOp.COUNT):
-            return {"": "bigint"}
-        case Merge(op=MergeOp.SUM):
-            return {"": sum_type(args[0])}
-        case MergeMoments():
-            return {"count": "bigint", "mean": "double", "m2": "double"}
-        case Pick():
-            return {"order": args[0], "value": args[1]}
-        case CollectSet() if len(args) > 1:
-            return {"": f"array<struct<{','.join(f'v{i}:{arg}' for i, arg in enumerate(args))}>>"}
-        case CollectSet():
-            return {"": f"array<{args[0]}>"}
-        case CollectRegisters():
-            return {"": "array<int>"}
-        case CollectRows():
-            return {"": f"array<struct<o:{args[0]},v:string>>"}
-        case Summaries():
-            return {"": f"array<struct<value:{args[0]},weight:bigint,spread:bigint>>"}
-        case UserDefined():
-            return into.function.state
-    return {"": args[0]}
+    def covers(self, other: Accumulator) -> bool:
+        return not isinstance(other, Summaries) or self.accuracy >= other.accuracy
 
 
 def sum_type(arg: str) -> str:
@@ -333,5 +533,8 @@ class WindowAggregation:
     @property
     def results(self) -> tuple[Column, ...]:
         """Output columns that are not partial columns."""
-        results = (part.output for part in self.accumulators if isinstance(part, WithResult))
-        return (*results, *(average.output for average in self.averages))
+        results = (part.result for part in self.accumulators)
+        return (
+            *(result for result in results if result is not None),
+            *(average.output for average in self.averages),
+        )

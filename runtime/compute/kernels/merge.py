@@ -16,7 +16,7 @@ from runtime.compute.kernels.hop import HopCombiner
 from runtime.compute.kernels.slices import PART_ROWS, Slices, group_slices, plain_type
 from runtime.compute.kernels.window_ranges import WindowRanges, maximal_window_starts
 from runtime.compute.values.distinct import distinct_aggregates
-from runtime.spec.aggregates import Accumulator, OfValues, WindowAggregation, WithResult
+from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.windows import AlignedWindow
 from runtime.windows.assigner import SliceAssigner
 
@@ -145,7 +145,7 @@ def _windows(
         oldest_slice = ranges.oldest_slice(start, newest_slice)
         states = zip(slices.accumulators, combine(oldest_slice, newest_slice), strict=True)
         for part in spec.accumulators:
-            if isinstance(part, OfValues):
+            if part.merges_in_windows:
                 columns.append(distinct[part].window_results(start, oldest_slice, newest_slice))
             else:
                 accumulator, state = next(states)
@@ -196,8 +196,8 @@ def _combiner(slices: Slices, window: AlignedWindow, assigner: SliceAssigner) ->
 
 
 def _output_fields(input_schema: pa.Schema, accumulator: Accumulator) -> list[pa.Field]:
-    if isinstance(accumulator, WithResult):
-        return [pa.field(accumulator.output.name, arrow_type(accumulator.output.type))]
+    if accumulator.result is not None:
+        return [pa.field(accumulator.result.name, arrow_type(accumulator.result.type))]
     return [_plain_field(input_schema.field(name)) for name in accumulator.output_columns]
 
 

@@ -26,7 +26,7 @@ from runtime.compute.kernels.slots import slice_slots
 from runtime.compute.values.texts import merge_rows
 from runtime.compute.values.value_lists import value_lists
 from runtime.plan.exchange import SliceLevel
-from runtime.spec.aggregates import Accumulator, ListAgg, OfValues
+from runtime.spec.aggregates import Accumulator
 from runtime.windows import AlignedWindow
 from runtime.windows.tumble import Tumble
 
@@ -122,9 +122,9 @@ def merge_to(
         if first in merged or first not in table.column_names:
             continue
         columns = [one_chunk(table.column(name)) for name in accumulator.columns]
-        if isinstance(accumulator, ListAgg):
+        if not accumulator.compares_items:
             parts = [merge_rows(groups, columns[0])]
-        elif isinstance(accumulator, OfValues):
+        elif accumulator.merges_in_windows:
             parts = [_merge_lists(groups, columns[0])]
         else:
             parts = merge_partials(accumulator, groups, columns)

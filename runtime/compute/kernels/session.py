@@ -41,7 +41,7 @@ from runtime.compute.kernels.slices import plain_type
 from runtime.compute.kernels.slots import outside_timestamp
 from runtime.compute.values.distinct import distinct_aggregates
 from runtime.compute.values.value_lists import SliceValues, value_lists
-from runtime.spec.aggregates import Accumulator, ListAgg, OfValues, WindowAggregation
+from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.windows.times import FIRST_TIME, LAST_TIME
 
 _LONGEST_CELL_BITS = 63
@@ -217,10 +217,10 @@ class _MergedPieces:
         group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
         for accumulator_spec in spec.accumulators:
             columns = [table.column(name) for name in accumulator_spec.columns]
-            if isinstance(accumulator_spec, OfValues):
+            if accumulator_spec.merges_in_windows:
                 name = accumulator_spec.columns[0]
                 if name not in values:
-                    is_set = not isinstance(accumulator_spec, ListAgg)
+                    is_set = accumulator_spec.compares_items
                     lists = value_lists(columns[0], are_distinguished=is_set)
                     values[name] = lists.slice_values(order, group)
                 continue
@@ -236,7 +236,7 @@ class _MergedPieces:
         columns: list[pa.Array] = []
         merges = iter(zip(self._accumulators, self._states, strict=True))
         for accumulator_spec in self._spec.accumulators:
-            if isinstance(accumulator_spec, OfValues):
+            if accumulator_spec.merges_in_windows:
                 columns.append(
                     self._distinct[accumulator_spec].window_results(int(rows[0]), rows, rows)
                 )

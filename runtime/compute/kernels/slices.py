@@ -15,7 +15,7 @@ from runtime.compute.accumulators.segments import run_starts
 from runtime.compute.kernels.columns import Int64Array, distinct_codes, int64_values, one_chunk
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.values.value_lists import SliceValues, ValueLists, value_lists
-from runtime.spec.aggregates import ListAgg, OfValues, WindowAggregation
+from runtime.spec.aggregates import WindowAggregation
 from runtime.windows.assigner import SliceAssigner
 
 # A merge sort is fastest up to this many sorted runs, such as one per sending task.
@@ -120,9 +120,9 @@ def group_slices(
     lists: dict[str, ValueLists] = {}
     for accumulator_spec in spec.accumulators:
         columns = [table.column(name) for name in accumulator_spec.columns]
-        if isinstance(accumulator_spec, OfValues):
+        if accumulator_spec.merges_in_windows:
             if accumulator_spec.columns[0] not in lists:
-                is_set = not isinstance(accumulator_spec, ListAgg)
+                is_set = accumulator_spec.compares_items
                 lists[accumulator_spec.columns[0]] = value_lists(
                     columns[0], are_distinguished=is_set
                 )

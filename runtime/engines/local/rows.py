@@ -45,14 +45,6 @@ from runtime.plan.rows import (
     UnitedRows,
     WindowedRows,
 )
-from runtime.spec.aggregates import (
-    Accumulator,
-    ApproxCountDistinct,
-    Distinct,
-    Merge,
-    MergeMoments,
-    MergeOp,
-)
 from runtime.spec.text import TextSource
 from runtime.windows import AlignedWindow
 from runtime.windows.times import WINDOW_TIME_LAG_US
@@ -353,7 +345,7 @@ def _inline(rows: InlineRows) -> pa.RecordBatch:
 
 def _total_without_rows(rows: MergedWindows) -> pa.RecordBatch:
     """Return the row of an aggregation without keys over no rows: counts are 0, others NULL."""
-    zeros = {n for part in rows.aggregation.accumulators for n in _counts_of(part)}
+    zeros = {n for part in rows.aggregation.accumulators for n in part.zero_columns}
     schema = schema_of(rows)
     columns = [
         pa.array([0 if field.name in zeros else None], pa.int64()).cast(field.type)
@@ -363,16 +355,6 @@ def _total_without_rows(rows: MergedWindows) -> pa.RecordBatch:
     ]
     plain = pa.schema([field.with_nullable(True) for field in schema])
     return pa.RecordBatch.from_arrays(columns, schema=plain)
-
-
-def _counts_of(part: Accumulator) -> Sequence[str]:
-    """Return the output columns that are 0 for no rows."""
-    match part:
-        case Merge(op=MergeOp.COUNT) | Distinct(op=MergeOp.COUNT) | ApproxCountDistinct():
-            return part.output_columns
-        case MergeMoments():
-            return part.output_columns[:1]
-    return ()
 
 
 def _in_windows(rows: pa.RecordBatch, of: WindowedRows, window: AlignedWindow) -> pa.RecordBatch:

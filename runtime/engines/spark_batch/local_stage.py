@@ -59,7 +59,7 @@ from runtime.plan.nodes import PlanNode
 from runtime.scan.splits import Split, exclusive_times
 from runtime.scan.stores import Store
 from runtime.spark.workers import prepare_worker
-from runtime.spec.aggregates import Accumulator, ApproxPercentile
+from runtime.spec.aggregates import Accumulator
 from runtime.spec.source import MessageSource, SplitReader
 from runtime.spec.table import Column
 from runtime.spec.text import TextSource
@@ -327,9 +327,9 @@ def _thin_out(table: pa.Table, accumulators: Sequence[Accumulator]) -> pa.Table:
     """Reduce the lists of values for percentiles as far as the accuracy permits."""
     accuracies: dict[str, int] = {}
     for reader in accumulators:
-        if isinstance(reader, ApproxPercentile):
+        if reader.condenses_to is not None:
             (name,) = reader.columns
-            accuracies[name] = max(reader.accuracy, accuracies.get(name, 0))
+            accuracies[name] = max(reader.condenses_to, accuracies.get(name, 0))
     for name, accuracy in accuracies.items():
         position = table.schema.get_field_index(name)
         table = table.set_column(position, name, condense(table.column(name), accuracy))

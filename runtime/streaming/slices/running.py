@@ -39,7 +39,6 @@ from math import isqrt
 import numpy as np
 import pyarrow as pa
 
-from runtime.spec.aggregates import CollectRows, CollectSet
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.slices.spans import Slices, Spans, needs
 from runtime.streaming.state.blobs import BlobStore
@@ -69,10 +68,7 @@ class RunningAggregates(Spans):
         self._n_windows = window.windows_per_row
         # the first and the last block of a window must be different ones
         assert self._n_windows > 1, window
-        self._grows = any(
-            isinstance(accumulator, CollectSet | CollectRows)
-            for accumulator in columns.accumulators
-        )
+        self._grows = any(accumulator.is_growing for accumulator in columns.accumulators)
         n_windows = self._n_windows // thresholds.running_min_blocks
         self._set_block(n_windows if metadata is None else metadata.block)
         if metadata is not None and metadata.spans and not self._grows:
