@@ -10,10 +10,9 @@ from planner.sql.build import to_sql
 from runtime.plan.local import PartialColumns
 from runtime.spec.aggregates import (
     Accumulator,
-    CollectRegisters,
-    MergeMoments,
-    Pick,
 )
+
+_OF_STRUCTS = frozenset({"MIN", "MAX", "COLLECT_LIST", "COLLECT_SET"})
 
 
 def partial_calls(plans: tuple[AggregatePlan, ...]) -> tuple[PartialColumns[exp.Expr], ...]:
@@ -42,10 +41,10 @@ def row_partials(plans: tuple[AggregatePlan, ...]) -> tuple[PartialColumns[str],
 
 def _sql_columns(partial: PartialColumns[exp.Expr]) -> PartialColumns[str]:
     args = partial.args
-    if isinstance(partial.into, CollectRegisters):
+    if partial.into.hash_bits is not None:
         # Let Spark compute the hash, so that values of any type get the registers of Spark's
         # function.
-        args = tuple(register_of(arg, partial.into.precision) for arg in args)
+        args = tuple(register_of(arg, partial.into.hash_bits) for arg in args)
     condition = None if partial.condition is None else to_sql(partial.condition)
     return PartialColumns(partial.into, tuple(map(to_sql, args)), condition, partial.text)
 
@@ -57,19 +56,16 @@ def _partial(
     if isinstance(call, exp.Filter):
         call, condition = call.this, call.expression.this
     into = accumulator.collector
-    if isinstance(into, MergeMoments):
-        # Count, mean and M2 share an argument. The first one represents the call.
-        return PartialColumns(into, tuple(call.expressions), condition, text)
-    if isinstance(into, CollectRegisters):
+    if into.hash_bits is not None:
         return PartialColumns(into, (hashed_value(partial.expr),), condition, text)
     assert isinstance(call, exp.Anonymous)
     function, args = call.name.upper(), list(call.expressions)
     if function == "COUNT_IF":
         condition = args[0] if condition is None else exp.and_(condition, args[0])
         function, args = "COUNT", []
-    if isinstance(into, Pick):
-        args = [args[0].expressions[1], args[0].expressions[3]]
-    if function.startswith("COLLECT_") and args[0].name == "NAMED_STRUCT":
+    # Only pick_struct and lists of several columns have a struct here: MIN, MAX and DISTINCT of the
+    # user's structs have no partials.
+    if function in _OF_STRUCTS and args[0].name == "NAMED_STRUCT":
         args = args[0].expressions[1::2]
     if function == "COUNT":
         args = [arg for arg in args if not isinstance(arg, exp.Star | exp.Literal)]

@@ -18,7 +18,7 @@ from planner.sql.types.decimals import decimal_digits
 from runtime.plan.local import PartialColumns
 from runtime.refusal import refuse
 from runtime.shown_types import shown_type
-from runtime.spec.aggregates import CollectRegisters, Merge, MergeOp
+from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, column_refs
 from runtime.spec.table import Column
 
@@ -105,10 +105,10 @@ def _arrow_partial(call: PartialColumns[exp.Expr], rows: RowsOfScan) -> PartialC
         refuse(f"{call.text} is not supported by the scan")
     args = tuple(map(rows.expression, call.args))
     condition = None if call.condition is None else rows.expression(call.condition)
-    if isinstance(into, CollectRegisters):
+    if into.hash_bits is not None:
         if not _is_hashed(args[0].type):
             refuse(f"{call.text} of {shown_type(args[0].type)} is not supported by the scan")
-        args = (Call("register", (args[0], Constant(into.precision, "int")), "int"),)
+        args = (Call("register", (args[0], Constant(into.hash_bits, "int")), "int"),)
     if into == Merge(into.columns, MergeOp.SUM) and not is_numeric(args[0].type):
         refuse(f"{call.text} of this type is not supported by the scan")
     return PartialColumns(into, args, condition, call.text)

@@ -13,9 +13,6 @@ from planner.nodes.physical import LocalWindowAggregate
 from planner.sql.render import quote_string
 from runtime.plan.local import PartialColumns
 from runtime.refusal import refuse
-from runtime.spec.aggregates import (
-    CollectRegisters,
-)
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
 from runtime.spec.materialized import (
     SLICE_END,
@@ -200,7 +197,7 @@ def partial_text(partial: PartialColumns[Expression]) -> str:
     """Describe the partial columns of an accumulator, independent of their names."""
     args = [expression_text(arg) for arg in partial.args]
     into = partial.into
-    if isinstance(into, CollectRegisters):
+    if into.hash_bits is not None:
         # the hashed value, and the binary logarithm of the number of registers
         (register,) = partial.args
         assert isinstance(register, Call)

@@ -49,6 +49,8 @@ class Accumulator(ABC):
         skips_null_first: Whether rows whose first argument is NULL have no effect.
         is_scanned: Whether the Arrow scan can fill the columns.
         condenses_to: Accuracy to which a list of values may be reduced; None if it may not be.
+        hash_bits: Number of bits of an argument's hash that select its register; None if the
+            argument is not hashed.
     """
 
     columns: tuple[str, ...]
@@ -79,6 +81,11 @@ class Accumulator(ABC):
 
     @property
     def condenses_to(self) -> int | None:
+        """See the class."""
+        return None
+
+    @property
+    def hash_bits(self) -> int | None:
         """See the class."""
         return None
 
@@ -387,6 +394,10 @@ class CollectRegisters(Accumulator):
     is_list = True
     is_listed_item = True
     skips_null_first = True
+
+    @property
+    def hash_bits(self) -> int:
+        return self.precision
 
     @property
     def kind(self) -> str:
