@@ -45,7 +45,7 @@ class Accumulator(ABC):
         is_growing: Whether a partial grows with the number of its rows.
         merges_in_windows: Whether lists are read once per window, not merged slice by slice.
         compares_items: Whether equal items of lists are one value.
-        compares_rows: Whether rows only need to be told apart, so that codes of a dictionary do.
+        compares_rows: Whether only the identity of rows counts, so codes of a dictionary suffice.
         skips_null_first: Whether rows whose first argument is NULL have no effect.
         is_scanned: Whether the Arrow scan can fill the columns.
         condenses_to: Accuracy to which a list of values may be reduced; None if it may not be.
