@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -182,7 +183,12 @@ def main() -> None:
         traced = trace(arguments[1])
         print(json.dumps({side: traced.functions(side) for side in ("driver", "tasks")}))
         return
-    for walk in arguments or WALKS:
+    if not arguments:
+        # workers inherit the environment of the first Spark of a process
+        for walk in WALKS:
+            subprocess.run([sys.executable, "-m", "tests.docs.walks", walk], check=True)
+        return
+    for walk in arguments:
         traced = trace(walk)
         named = named_functions(walk)
         print(f"{walk}: {traced.n_rows} rows; {len(named)} functions named")
