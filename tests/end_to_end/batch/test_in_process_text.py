@@ -241,7 +241,7 @@ def test_values_are_read_like_spark(
         create(fresh_session, tmp_path / "v.csv", f"i INT, v {type_}", words)
         rows = compare("SELECT i, v FROM t")
         assert len(rows) == len(fit) > 100
-        for text in [text for text in changed if text not in fit][:4]:
+        for text in [text for text in changed if text not in fit][:1]:
             (tmp_path / "v.csv").write_text(f'1,\n2,"{text}"\n')
             assert isinstance(compare("SELECT v FROM t"), str), text
             compare("SELECT v FROM t WHERE i = 1")
@@ -257,7 +257,7 @@ def test_values_are_read_like_spark(
             option = f", 'fields.v.format' = '{quoted}'"
             create(fresh_session, tmp_path / "p.csv", f"i INT, v {type_}", option)
             assert len(compare("SELECT * FROM t")) == len(fit) > 20
-            for text in [text for text in changed if text not in fit][:2]:
+            for text in [text for text in changed if text not in fit][:1]:
                 (tmp_path / "p.csv").write_text(f'2,"{text}"\n')
                 assert isinstance(compare("SELECT v FROM t"), str), text
     # numbers as in German spreadsheets
@@ -330,7 +330,7 @@ def test_nasty_json_has_the_rows_of_spark(
         create(fresh_session, path, f"a {type_}", options, "json")
         assert len(compare("SELECT a FROM t")) > 100, type_
         assert not isinstance(compare("SELECT COUNT(*) AS n FROM t"), str)
-        for line in [line for line, fits in zip(lines, is_read, strict=True) if not fits][:6]:
+        for line in [line for line, fits in zip(lines, is_read, strict=True) if not fits][:2]:
             path.write_text('{"a":null}\n' * 100 + line, errors="surrogatepass")
             assert isinstance(compare("SELECT a FROM t"), str), line
             compare("SELECT COUNT(*) AS n FROM t")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlwin
-import sqlwin.execution.materialized as statements
+import sqlwin.execution.materialized.statements as statements
 import sqlwin.execution.streams.sinks as sinks
 from runtime.materialized import append as appends
 from runtime.materialized import commits, refresh

@@ -279,7 +279,8 @@ def test_a_stream_started_in_another_place_is_the_same(
     assert differences(original, identities(ALL)) == {}
 
 
-@pytest.mark.long
+# all of them at once: see above
+@pytest.mark.slow
 @pytest.mark.parametrize("elsewhere", ELSEWHERE)
 def test_surroundings_do_not_change_a_streams_identity(
     elsewhere: str, identities: Callable[[Surroundings], dict[str, list[Identity]]]
