@@ -125,7 +125,7 @@ def lower_projection(plan: Node, zone: str, types: Mapping[str, str]) -> WindowP
 
 @dataclass(frozen=True)
 class Block:
-    """Rows of a node of the plan. Only what the chosen engine runs is made.
+    """A node of the plan for either engine. The engine calls the function that it needs.
 
     Attributes:
         sql: Makes them as Spark SQL over named steps.

@@ -1,4 +1,4 @@
-"""The protocol of windows: what the planner and the runtime ask a window.
+"""The interface of windows for the planner and the runtime.
 
 Each kind of window is one file of this package, with all of its answers. `isinstance` and `match`
 on a kind stay within the package. Elsewhere `has_slices`, `is_calendar` and `grows` are asked.
@@ -170,7 +170,7 @@ class BaseAligned(BaseWindow):
     @property
     def length(self) -> IntervalValue | None:
         """Length of all windows. None if it differs."""
-        return None
+        return self.stride if self.tiles else None
 
     @property
     def has_gaps(self) -> bool:

@@ -55,10 +55,6 @@ class Tumble(BaseAligned):
         return IntervalValue(0, self.size_us)
 
     @property
-    def length(self) -> IntervalValue:
-        return self.stride
-
-    @property
     def tiling(self) -> Self:
         return self
 
@@ -126,10 +122,6 @@ class CalendarTumble(BaseCalendar):
     @property
     def stride(self) -> IntervalValue:
         return IntervalValue(self.size_months, 0)
-
-    @property
-    def length(self) -> IntervalValue:
-        return self.stride
 
     @property
     def tiling(self) -> Self:

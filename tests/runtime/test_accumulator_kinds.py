@@ -1,4 +1,4 @@
-"""Kinds of accumulators are told apart only by their own classes and by the kernels."""
+"""Only accumulator classes and kernels check the kind of an accumulator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KERNELS = {
 }
 
 
-def test_only_kernels_tell_kinds_apart() -> None:
+def test_only_kernels_check_kinds() -> None:
     telling = {
         path.relative_to(ROOT).as_posix(): sites
         for package in ("runtime", "planner", "sqlwin")
@@ -54,7 +54,7 @@ def test_sites_are_found(code: str, n_sites: int) -> None:
 
 
 def sites_of(code: str) -> Iterator[int]:
-    """Return the lines that tell kinds of accumulators apart."""
+    """Return the lines that check the kind of an accumulator."""
     if MODULE not in code:
         return
     tree = ast.parse(code)

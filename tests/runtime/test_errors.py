@@ -13,6 +13,7 @@ from runtime.errors import (
     Position,
     SqlwinError,
     kind_in_words,
+    packages_of,
 )
 from runtime.spark.messages import ErrorText, error_text, names_in
 
@@ -156,3 +157,9 @@ def test_a_message_that_quotes_a_very_long_value_is_cut_in_the_middle() -> None:
 )
 def test_an_error_without_a_message_is_named_in_words(error: Exception, words: str) -> None:
     assert kind_in_words(error) == words
+
+
+def test_a_missing_module_of_sqlwin_is_not_a_missing_package() -> None:
+    with pytest.raises(ModuleNotFoundError) as caught, packages_of("ui", "the page"):
+        import runtime.no_such_module  # type: ignore[import-not-found]  # noqa: F401
+    assert not isinstance(caught.value, SqlwinError)

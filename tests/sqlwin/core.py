@@ -1,4 +1,4 @@
-"""Run `sqlwin` as if only the packages of the base installation were there.
+"""Run `sqlwin` with the packages of the base installation only.
 
 The first argument names a file with the names of the modules that are hidden, as a JSON list.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -136,6 +137,18 @@ def test_looking_at_metrics_fetches_no_rows() -> None:
         result.get("/api/state", headers=HEADERS)
     # a fresh snapshot is reused; the next one is fetched
     assert not item.run.latest.is_due("totals")
+
+
+def test_metrics_name_their_extra_and_the_page_does_without_it(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "sqlwin.ui.metrics", raising=False)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    answer = client.get("/metrics", headers=HEADERS)
+    assert answer.status_code == 501
+    assert "/metrics requires the package prometheus-client" in answer.text
+    assert "pip install 'sqlwin[metrics]'" in answer.text
+    assert client.get("/api/state", headers=HEADERS).status_code == 200
 
 
 # -- the server ------------------------------------------------------------------------------------
