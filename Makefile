@@ -1,5 +1,8 @@
 .PHONY: install style types test test-core versions goldens reference bench check
 
+# tests of parts, see sqlwin/parts.py
+PARTS = sqlwin/dbapi sqlwin/lsp sqlwin/observers sqlwin/server sqlwin/testing sqlwin/ui runtime/simulator
+
 install:
 	pip install -e '.[java,test,bench]'
 style:
@@ -9,7 +12,7 @@ types:
 test:
 	python -m pytest -q -n 2
 test-core:
-	python -m pytest -q -m "not spark and not cluster"
+	python -m pytest -q -n 2 -m "not spark and not cluster" $(PARTS:%=--ignore=tests/%)
 versions:
 	.ci/versions
 goldens:

@@ -11,11 +11,17 @@ from runtime.refusal import Refusal
 from runtime.spec.table import Column, TableColumn, TableSpec
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from planner.explain.document import QueryDocument
     from runtime.plan.in_process import InProcessStep
+    from runtime.redaction import Mask
+    from sqlwin.catalog.entries import Entry, Name
+    from sqlwin.execution.activity import Activity
     from sqlwin.execution.errors import ScriptPlace
     from sqlwin.execution.guard import Guard
     from sqlwin.execution.simulated import Simulated
+    from sqlwin.execution.streams.registry import Streams
     from sqlwin.result import Result
     from sqlwin.session import Session
     from sqlwin.statements.nodes import Insert, Query, Statement
@@ -36,6 +42,26 @@ class SessionControl:
         Rows count when their task completes. Rows that Spark reads are not included.
         """
         return self._session._runner.rows_scanned
+
+    @property
+    def activity(self) -> Activity:
+        """Records of the session's latest statements, and the programs that follow them."""
+        return self._session._opened_runner.activity
+
+    @property
+    def streams(self) -> Streams:
+        """Streams of the session."""
+        return self._session._opened_runner.streams
+
+    @property
+    def mask(self) -> Mask:
+        """Mask that hides the secrets of its statements and settings."""
+        return self._session._opened_runner.config.mask
+
+    @property
+    def spark(self) -> SparkSession:
+        """Spark session, or its stand-in until Spark starts."""
+        return self._session._spark
 
     @property
     def has_spark(self) -> bool:
@@ -119,6 +145,10 @@ class SessionControl:
             script, file, analyze=analyze, params=values, ignores_unused=True
         )
 
+    def start_spark(self) -> None:
+        """Start Spark unless it is running."""
+        _ = self._session.spark
+
     def leave_spark(self) -> None:
         """Let Spark stop while this session is open, which no user can close."""
         self._session._leave_spark()
@@ -193,6 +223,18 @@ class SessionControl:
         from sqlwin.catalog.listings import names_of_functions
 
         return names_of_functions(self._session._spark)
+
+    def columns(self, name: Name) -> tuple[Column, ...]:
+        """Return the columns of a table or view.
+
+        Raises:
+            SqlwinError: It does not exist, or cannot be read.
+        """
+        return self._session._opened_runner.columns_of(name)
+
+    def entry(self, name: Name) -> Entry | None:
+        """Return the definition of a table or view of the session."""
+        return self._session._opened_runner.catalog.entry(name)
 
     def entry_of(self, table: str) -> object:
         """Return the definition of a table or view, None for Spark's. A new one is unequal."""

@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from itertools import count
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from planner.catalog import Schema
 from planner.sql.render import quote_string
-from runtime.errors import AnalysisError, ExecutionError, packages_of
+from runtime.errors import AnalysisError, ExecutionError
 from runtime.names import quote_name
 from runtime.spark.on_demand import (
     is_started,
@@ -39,7 +39,7 @@ from sqlwin.execution.runner import Runner
 from sqlwin.execution.scripts import Scripts
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.inputs import can_be_rows, dataframe_of, interactive_variables
-from sqlwin.observers import add_listeners
+from sqlwin.parts import load_part
 from sqlwin.result import Result, RowsResult, StreamedRows, TableResult
 from sqlwin.statements.nodes import Query
 from sqlwin.statements.parameters import Params
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from runtime.streaming.general.evictors import Evictor
     from runtime.streaming.general.functions import WindowFunction
     from runtime.streaming.general.triggers import Trigger
-    from sqlwin.ui.server import Page
+    from sqlwin.page import Page
 
 __all__ = ["Result", "Session"]
 
@@ -90,7 +90,7 @@ class Session:
                 self._opened_runner = Runner(spark)
                 self._opened_runner.catalog.variables.find = self._variable
                 self._scripts = Scripts(lambda: self._runner)
-            add_listeners(self._opened_runner, spark)
+            load_part("observers")(self)
             for key, value in settings.items():
                 self._runner.set(key, value)
             self._runner.activity.record_ready(begun)
@@ -476,18 +476,9 @@ class Session:
         Raises:
             SetupError: The port is in use.
         """
-        # importing a web server takes time
-        with packages_of("ui", "the monitoring page"):
-            from sqlwin.ui.server import serve
-        from sqlwin.ui.snapshot import session_to_watch
-
         if self._page is not None and port is not None and port not in (0, self._page.port):
             self._page.close()
-        runner = self._runner
-        watched = session_to_watch(
-            runner.activity, runner.streams, self.spark, lambda: runner.config.mask
-        )
-        self._page = serve(watched, port)
+        self._page = cast("Page", load_part("page")(self, port))
         return self._page
 
     def _close_page(self) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from runtime.connectors.registry import BUILT_IN
+from sqlwin.parts import PLACES
 
 ROOT = Path(__file__).parents[1]
 MAX_FILES_OF_A_FOLDER = 18
@@ -175,37 +176,39 @@ MAY_IMPORT = {
         "planner planner.arrow planner.catalog planner.explain planner.lowering "
         "planner.materialized planner.nodes planner.optimizer planner.sql planner.streams "
         "runtime runtime.connectors.registry runtime.engines.local runtime.engines.spark_batch "
-        "runtime.frames runtime.lake runtime.local runtime.options runtime.plan runtime.scan "
-        "runtime.simulator runtime.sinks runtime.materialized runtime.spark runtime.spec runtime.windows "
-        "runtime.streaming runtime.streaming.general sqlwin.catalog sqlwin.config "
-        "sqlwin.display sqlwin.parser sqlwin.result sqlwin.statements py4j pyarrow pyspark "
-        "sqlglot"
+        "runtime.frames runtime.lake runtime.local runtime.materialized runtime.options "
+        "runtime.plan runtime.scan runtime.sinks runtime.spark runtime.spec runtime.streaming "
+        "runtime.streaming.general runtime.windows sqlwin.catalog sqlwin.config sqlwin.display "
+        "sqlwin.parser sqlwin.result sqlwin.statements py4j pyarrow pyspark sqlglot"
     ),
     "sqlwin.result": (
         "runtime runtime.engines.local runtime.frames runtime.results runtime.spark "
         "runtime.spec sqlwin.dataframes sqlwin.display pandas polars pyarrow pyspark rich"
     ),
     "sqlwin.observers": (
-        "planner.nodes planner.sql runtime runtime.scan runtime.spark runtime.spec sqlwin.catalog "
-        "sqlwin.execution sqlwin.statements sqlwin.ui attr openlineage opentelemetry "
-        "prometheus_client py4j pyarrow pyspark sqlglot"
+        "planner.nodes planner.sql runtime runtime.scan runtime.spark runtime.spec "
+        "sqlwin.catalog sqlwin.control sqlwin.execution sqlwin.session sqlwin.statements "
+        "sqlwin.ui attr openlineage opentelemetry prometheus_client py4j pyarrow pyspark "
+        "sqlglot"
     ),
     "sqlwin.control": (
         "planner.explain runtime runtime.plan runtime.spark runtime.spec sqlwin.catalog "
-        "sqlwin.execution sqlwin.result sqlwin.session sqlwin.statements"
+        "sqlwin.execution sqlwin.result sqlwin.session sqlwin.statements pyspark"
     ),
     "sqlwin.testing": (
         "planner.sql runtime runtime.compute runtime.plan runtime.simulator runtime.spark "
-        "runtime.spec sqlwin sqlwin.config sqlwin.control sqlwin.execution sqlwin.result "
-        "sqlwin.session sqlwin.statements pyarrow pytest yaml"
+        "runtime.spec runtime.streaming sqlwin sqlwin.config sqlwin.console sqlwin.control "
+        "sqlwin.execution sqlwin.result sqlwin.session sqlwin.statements click pyarrow pytest "
+        "rich yaml"
     ),
     "sqlwin.inputs": (
         "runtime.errors runtime.frames runtime.spark runtime.spec sqlwin.dataframes pyarrow pyspark"
     ),
     "sqlwin.dataframes": "runtime.errors runtime.spark pyspark",
     "sqlwin.ui": (
-        "planner.explain runtime runtime.sinks runtime.spark runtime.streaming sqlwin.display "
-        "sqlwin.execution prometheus_client py4j pyarrow pyspark starlette uvicorn"
+        "planner.explain runtime runtime.sinks runtime.spark runtime.streaming sqlwin.control "
+        "sqlwin.display sqlwin.execution sqlwin.page sqlwin.session prometheus_client py4j "
+        "pyarrow pyspark starlette uvicorn"
     ),
     "sqlwin.windows": (
         "planner.binder planner.sql runtime.windows runtime.streaming.general sqlwin.windowed pyspark sqlglot"
@@ -214,9 +217,13 @@ MAY_IMPORT = {
     "sqlwin.windowed": "runtime runtime.spark sqlwin.control sqlwin.session sqlwin.statements pyspark",
     "sqlwin.session": (
         "planner.catalog planner.explain planner.sql runtime runtime.frames runtime.spark "
-        "runtime.spec runtime.windows runtime.streaming.general sqlwin.catalog sqlwin.dataframes sqlwin.execution "
-        "sqlwin.inputs sqlwin.observers sqlwin.result sqlwin.statements sqlwin.ui pyarrow pyspark"
+        "runtime.spec runtime.streaming.general runtime.windows sqlwin.catalog "
+        "sqlwin.dataframes sqlwin.execution sqlwin.inputs sqlwin.page sqlwin.parts "
+        "sqlwin.result sqlwin.statements pyarrow pyspark"
     ),
+    # starts parts by name
+    "sqlwin.parts": "",
+    "sqlwin.page": "",
     "sqlwin": "runtime runtime.spark runtime.spec sqlwin.notebook sqlwin.session pyspark",
     "sqlwin.__main__": "sqlwin.cli",
     "sqlwin.notebook": (
@@ -229,21 +236,23 @@ MAY_IMPORT = {
     ),
     "sqlwin.help": "runtime runtime.options runtime.spec runtime.windows sqlwin.config",
     "sqlwin.console": (
-        "runtime runtime.spark runtime.spec sqlwin.display sqlwin.execution sqlwin.session "
-        "sqlwin.statements click rich"
+        "runtime runtime.spark runtime.spec sqlwin sqlwin.config sqlwin.display "
+        "sqlwin.execution sqlwin.session sqlwin.statements click rich"
     ),
     "sqlwin.engine": "runtime runtime.spark sqlwin.config sqlwin.console py4j pyspark",
     "sqlwin.server": (
-        "planner.sql runtime runtime.spark runtime.spec sqlwin.control sqlwin.dbapi sqlwin.parser "
-        "sqlwin.result sqlwin.server.reading sqlwin.session sqlwin.statements pg_mimic sqlglot"
+        "planner.sql runtime runtime.spark runtime.spec sqlwin.console sqlwin.control "
+        "sqlwin.dbapi sqlwin.parser sqlwin.result sqlwin.server.reading sqlwin.session "
+        "sqlwin.statements click pg_mimic sqlglot"
     ),
     "sqlwin.server.reading": (
         "planner.sql runtime runtime.scan runtime.spark sqlwin.catalog.spark.functions "
         "sqlwin.control sqlwin.parser sqlwin.statements py4j pyspark sqlglot"
     ),
     "sqlwin.lsp": (
-        "planner.aggregates planner.sql runtime runtime.spark sqlglot sqlwin sqlwin.config sqlwin.control sqlwin.help "
-        "sqlwin.parser sqlwin.repl sqlwin.session sqlwin.statements lsprotocol pygls"
+        "planner.aggregates planner.sql runtime runtime.spark sqlwin sqlwin.config "
+        "sqlwin.control sqlwin.help sqlwin.parser sqlwin.repl sqlwin.session sqlwin.statements "
+        "click lsprotocol pygls sqlglot"
     ),
     "sqlwin.repl": (
         "planner.rules runtime runtime.spark runtime.spec runtime.windows sqlwin.config sqlwin.console sqlwin.control "
@@ -253,10 +262,10 @@ MAY_IMPORT = {
         "pygments rich"
     ),
     "sqlwin.cli": (
-        "planner.explain planner.sql runtime runtime.compute runtime.options "
-        "runtime.spark runtime.spark.start_workers runtime.spec sqlwin sqlwin.config "
-        "sqlwin.console sqlwin.control sqlwin.display sqlwin.engine sqlwin.execution sqlwin.help "
-        "sqlwin.lsp sqlwin.repl sqlwin.result sqlwin.server sqlwin.session sqlwin.statements sqlwin.testing click py4j pyarrow pyspark "
+        "planner.explain planner.sql runtime runtime.compute runtime.options runtime.spark "
+        "runtime.spark.start_workers runtime.spec sqlwin sqlwin.config sqlwin.console "
+        "sqlwin.control sqlwin.display sqlwin.engine sqlwin.execution sqlwin.help sqlwin.parts "
+        "sqlwin.repl sqlwin.result sqlwin.session sqlwin.statements click py4j pyarrow pyspark "
         "rich"
     ),
 }
@@ -355,6 +364,84 @@ def test_a_room_imports_only_allowed_modules(room: str) -> None:
     read = {name for module in inside for item in imports()[module] for name in names_of(item)}
     unused = set(MAY_IMPORT[room].split()) - read
     assert not unused, f"the row of {room} may go without {', '.join(sorted(unused))}"
+
+
+# Parts: what only some users need, above the core
+PARTS = (
+    *("sqlwin.dbapi", "sqlwin.ibis", "sqlwin.lsp", "sqlwin.observers", "sqlwin.server"),
+    *(
+        "sqlwin.testing",
+        "sqlwin.ui",
+        "sqlwin.windowed",
+        "sqlwin.windows",
+        "runtime.definition",
+        "runtime.simulator",
+    ),
+)
+# Modules of sqlwin that a part may import: the session and its control, what they return, and
+# what all programs share (SQL as statements, texts and tables for people)
+FOR_PARTS = (
+    *("sqlwin", "sqlwin.session", "sqlwin.control", "sqlwin.page", "sqlwin.result"),
+    *("sqlwin.catalog.entries", "sqlwin.execution.activity", "sqlwin.execution.simulated"),
+    *("sqlwin.execution.streams.handle", "sqlwin.execution.streams.history"),
+    *("sqlwin.execution.streams.registry", "sqlwin.execution.streams.status"),
+    *("sqlwin.catalog.spark.functions", "sqlwin.parser.", "sqlwin.statements."),
+    *("sqlwin.config.", "sqlwin.console.", "sqlwin.display.", "sqlwin.help."),
+    "sqlwin.repl.completion.",
+)
+
+
+def part_of(module: str) -> str | None:
+    """Return the part to which a module belongs, None for the core."""
+    return next((part for part in PARTS if f"{module}.".startswith(f"{part}.")), None)
+
+
+def passes_control(module: str, imported: str) -> bool:
+    """Return whether a part's module imports one of sqlwin's that is not for parts."""
+    if not imported.startswith("sqlwin") or part_of(imported) is not None:
+        return False
+    return imported not in FOR_PARTS and not any(
+        place.endswith(".") and f"{imported}.".startswith(place) for place in FOR_PARTS
+    )
+
+
+def test_a_part_reaches_the_core_through_its_control() -> None:
+    wrong = [
+        str(item)
+        for module in modules()
+        if part_of(module) is not None
+        for item in imports()[module]
+        if passes_control(module, item.module)
+    ]
+    assert not wrong, "not in FOR_PARTS:\n  " + "\n  ".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "imported",
+    ["sqlwin.execution.runner", "sqlwin.execution.planning", "sqlwin.catalog.catalog"],
+)
+def test_an_import_past_the_control_is_refused(imported: str) -> None:
+    assert passes_control("sqlwin.ui.snapshot", imported)
+    assert not passes_control("sqlwin.ui.snapshot", "sqlwin.control")
+    assert not passes_control("sqlwin.server.client", "sqlwin.dbapi.rows")
+
+
+def test_the_core_imports_no_part() -> None:
+    wrong = [
+        str(item)
+        for module in modules()
+        if part_of(module) is None
+        for item in imports()[module]
+        if part_of(item.module) is not None
+    ]
+    assert not wrong, "start a part by its name in sqlwin/parts.py:\n  " + "\n  ".join(wrong)
+
+
+def test_a_part_that_is_started_by_name_exists() -> None:
+    for place in PLACES.values():
+        module, _, name = place.partition(":")
+        assert part_of(module) is not None
+        assert f"def {name}(" in modules()[module].read_text()
 
 
 REGISTRY = "runtime.connectors.registry"

@@ -8,15 +8,17 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from sqlwin.cli.checkpoint import checkpoint
 from sqlwin.cli.engine import engine, run_in_engine
 from sqlwin.cli.java import may_need_no_spark
-from sqlwin.cli.lsp import lsp
-from sqlwin.cli.options import (
+from sqlwin.cli.repl import repl
+from sqlwin.console.failures import ReportingGroup
+from sqlwin.console.formats import EXPLAIN_FORMAT_OF_SUFFIX, FORMAT_OF_SUFFIX, FORMATS
+from sqlwin.console.options import (
     PageCommand,
     begin_java,
     no_progress_option,
@@ -25,12 +27,8 @@ from sqlwin.cli.options import (
     sql_options,
     with_spark_options,
 )
-from sqlwin.cli.repl import repl
-from sqlwin.cli.serve import serve
-from sqlwin.cli.test import test
-from sqlwin.console.failures import ReportingGroup
-from sqlwin.console.formats import EXPLAIN_FORMAT_OF_SUFFIX, FORMAT_OF_SUFFIX, FORMATS
 from sqlwin.console.scripts import read_scripts
+from sqlwin.parts import COMMANDS, load_part
 
 if TYPE_CHECKING:
     from sqlwin.display.output import AtomicFile
@@ -66,8 +64,22 @@ def _version(ctx: click.Context, param: click.Parameter, is_requested: bool) -> 
     ctx.exit()
 
 
+class CommandGroup(ReportingGroup):
+    """Command group whose commands of parts are imported when they are named, or for `--help`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted({*super().list_commands(ctx), *COMMANDS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, or None if there is none with the name."""
+        if cmd_name in COMMANDS:
+            return cast(click.Command, load_part(cmd_name))
+        return super().get_command(ctx, cmd_name)
+
+
 @click.group(
-    cls=ReportingGroup,
+    cls=CommandGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option(
@@ -318,10 +330,7 @@ def refresh(targets: Sequence[str], no_progress: bool, **spark: Any) -> None:
 
 main.add_command(checkpoint)
 main.add_command(engine)
-main.add_command(lsp)
 main.add_command(repl)
-main.add_command(serve)
-main.add_command(test)
 
 
 @main.command(short_help="Print the completion script for a shell.")

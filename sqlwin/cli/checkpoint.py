@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from sqlwin.cli.options import no_engine_option, no_progress_option, with_spark_options
 from sqlwin.console.formats import FORMATS
+from sqlwin.console.options import no_engine_option, no_progress_option, with_spark_options
 
 
 @click.group(short_help="Inspect or rescale the checkpoint of a stream.")

@@ -101,7 +101,7 @@ def _commands() -> Iterator[str]:
         for (option, text), names in shared.items()
         if names != most
     )
-    for name, command in sorted(main.commands.items()):
+    for name, command in commands_of(main).items():
         if command.hidden:
             continue
         yield f"### sqlwin {name}\n"
@@ -117,9 +117,16 @@ def _commands() -> Iterator[str]:
             yield _list((f"`{left}`", right) for left, right in records)
 
 
+def commands_of(group: click.Group) -> dict[str, click.Command]:
+    """Return the commands of a group by name, in alphabetical order."""
+    context = click.Context(group)
+    found = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    return {name: command for name, command in sorted(found.items()) if command is not None}
+
+
 def _leaf_commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
     """Yield commands without subcommands, with their full names."""
-    for word, command in sorted(group.commands.items()):
+    for word, command in commands_of(group).items():
         if command.hidden:
             continue
         if isinstance(command, click.Group):

@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
-from sqlwin.cli.options import (
+from sqlwin.console.formats import FORMATS
+from sqlwin.console.options import (
     connect,
     no_progress_option,
     parameter_option,
     with_spark_options,
 )
-from sqlwin.console.formats import FORMATS
 from sqlwin.console.scripts import read_scripts
 
 

@@ -18,9 +18,9 @@ from rich.console import Console
 from runtime.compute.arrow.without_pandas import without_pandas
 from runtime.errors import kind_in_words
 from runtime.spec.figures import count_text
-from sqlwin.cli.options import connect
 from sqlwin.console.failures import raise_on_signals
 from sqlwin.console.formats import elapsed_text, writer_of
+from sqlwin.console.options import connect
 from sqlwin.console.scripts import Script
 from sqlwin.control import SessionControl
 from sqlwin.display.output import AtomicFile

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlwin.control import SessionControl
 from sqlwin.observers.variables import has_lineage, is_metered, is_traced
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from sqlwin.execution.runner import Runner
+    from sqlwin.session import Session
 
 
-def add_listeners(runner: Runner, spark: SparkSession) -> None:
+def add_listeners(session: Session) -> None:
     """Add the configured programs as followers of the session's statements.
 
     OpenTelemetry is configured by its variables, or by a program that has set a provider.
@@ -24,15 +23,16 @@ def add_listeners(runner: Runner, spark: SparkSession) -> None:
     Raises:
         MissingPackageError: A variable asks for a program that is not installed.
     """
+    control = SessionControl(session)
     if is_traced():
         from sqlwin.observers.tracing import trace_statements
 
-        trace_statements(runner, spark)
+        trace_statements(control)
     if is_metered():
         from sqlwin.observers.meters import export_meters
 
-        export_meters(runner)
+        export_meters(session)
     if has_lineage():
         from sqlwin.observers.lineage import LineageEvents
 
-        runner.activity.listeners += (LineageEvents(runner),)
+        control.activity.listeners += (LineageEvents(control),)

@@ -66,7 +66,7 @@ with packages_of("lineage", "OPENLINEAGE_* in the environment"):
     )
 
 if TYPE_CHECKING:
-    from sqlwin.execution.runner import Runner
+    from sqlwin.control import SessionControl
 
 PRODUCER = "https://pypi.org/project/sqlwin"
 # Minimum seconds between two events of a stream
@@ -95,7 +95,7 @@ class LineageEvents:
     when it has started and after its micro-batches, and COMPLETE or FAIL when it is over.
 
     Args:
-        runner: Runner of the session.
+        control: The session.
         client: Emits the events. None: as OpenLineage's variables describe it.
         event_seconds: Minimum seconds between two events of a stream. Micro-batches in between
             share an event.
@@ -103,11 +103,11 @@ class LineageEvents:
 
     def __init__(
         self,
-        runner: Runner,
+        control: SessionControl,
         client: OpenLineageClient | None = None,
         event_seconds: float = EVENT_SECONDS,
     ) -> None:
-        self._runner = runner
+        self._control = control
         self._client = client or OpenLineageClient()
         self._namespace = os.environ.get("OPENLINEAGE_NAMESPACE", "default")
         self._event_seconds = event_seconds
@@ -115,7 +115,7 @@ class LineageEvents:
 
     def begin(self, run: StatementRun) -> None:
         """Emit START, if the statement reads or writes tables."""
-        job = job_of(run.record.text, self._runner.catalog.entry)
+        job = job_of(run.record.text, self._control.entry)
         if job is None:
             return
         mark = _Mark(job, str(generate_new_uuid()))
@@ -136,7 +136,7 @@ class LineageEvents:
             written = [table.dataset for table in tables]
             self._emit(run, RunState.FAIL, ended, inputs, written, message=run.record.message)
             return
-        streams = [s for s in self._runner.streams.all() if s.number in run.record.streams]
+        streams = [s for s in self._control.streams.all() if s.number in run.record.streams]
         if streams:
             sender().follow(partial(self._follow, run, streams, inputs, tables))
             return
@@ -159,7 +159,7 @@ class LineageEvents:
         tables: Sequence[WrittenTable],
     ) -> None:
         """Emit the events of a statement's streams until they are over."""
-        mask = self._runner.config.mask.text
+        mask = self._control.mask.text
         written = [table.dataset for table in tables]
         self._emit(run, RunState.RUNNING, run.record.ended or run.record.begun, inputs, written)
         running = [StreamEvents(stream, inputs, tables, mask) for stream in streams]
@@ -192,7 +192,7 @@ class LineageEvents:
         message: str = "",
     ) -> None:
         mark: _Mark = run.marks["lineage"]
-        mask = self._runner.config.mask
+        mask = self._control.mask
         run_facets: dict[str, RunFacet] = {
             "processing_engine": processing_engine_run.ProcessingEngineRunFacet(
                 version=_own_version(), name="sqlwin"
@@ -233,7 +233,7 @@ class LineageEvents:
     def _datasets(self, run: StatementRun) -> tuple[list[ReadTable], list[WrittenTable]]:
         """Return the tables that a statement reads and writes, as far as they are known."""
         mark: _Mark = run.marks["lineage"]
-        find = self._runner.catalog.entry
+        find = self._control.entry
         reads: dict[DatasetPlace, ReadTable] = {}
         written: list[WrittenTable] = []
         for flow in mark.job.flows:
@@ -277,7 +277,7 @@ class LineageEvents:
             names: Columns of the query.
             sources: Sources of these columns.
         """
-        place = place_of(".".join(target), self._runner.catalog.entry(target))
+        place = place_of(".".join(target), self._control.entry(target))
         columns = self._columns_of(target)
         columns_written = flow.columns or [column.name for column in columns] or names
         fields = {
@@ -306,7 +306,7 @@ class LineageEvents:
             return data_files(place.name)
         try:
             with without_start():
-                store = store_at(self._runner.spark, path)
+                store = store_at(self._control.spark, path)
             return None if store is None else stored_data_files(store, path)
         except (SqlwinError, AssertionError, OSError) as error:
             log.info("the files of %s are not counted: %s", path, error)
@@ -316,13 +316,13 @@ class LineageEvents:
         """Return the directory that a query writes, as a path or URI, or ""."""
         if flow.target is None:
             return ""
-        return flow.path or written_path_of(self._runner.catalog.entry(flow.target))
+        return flow.path or written_path_of(self._control.entry(flow.target))
 
     def _columns_of(self, name: Name) -> list[Column]:
         """Return the columns of a table, none if only Spark knows them and has not started."""
         try:
             with without_start():
-                return list(self._runner.columns_of(name))
+                return list(self._control.columns(name))
         except (SqlwinError, AssertionError):
             return []
 

@@ -16,13 +16,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from runtime.errors import packages_of
-from runtime.redaction import Mask
-from runtime.spark.on_demand import is_started
 from sqlwin.observers.exporting import set_service_name, shut_down_at_exit
 from sqlwin.observers.variables import is_provider
 from sqlwin.ui.metrics import metric_families
 from sqlwin.ui.model import ActivitySnapshot
-from sqlwin.ui.snapshot import Watched, session_to_watch, snapshot
+from sqlwin.ui.snapshot import session_to_watch, snapshot
 
 with packages_of("otel", "OTEL_* in the environment"):
     from opentelemetry import metrics
@@ -31,7 +29,7 @@ with packages_of("otel", "OTEL_* in the environment"):
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-    from sqlwin.execution.runner import Runner
+    from sqlwin.session import Session
 
 # Seconds in which the instruments of an export share a snapshot
 _FRESH_SECONDS = 0.5
@@ -47,7 +45,7 @@ class SessionMeters:
 
     def __init__(self, meter: Meter, fresh_seconds: float = _FRESH_SECONDS) -> None:
         self._fresh_seconds = fresh_seconds
-        self._runners: WeakSet[Runner] = WeakSet()
+        self._sessions: WeakSet[Session] = WeakSet()
         self._lock = threading.Lock()
         self._families: dict[str, Metric] = {}
         self._read_at = float("-inf")
@@ -70,10 +68,10 @@ class SessionMeters:
                     family.name, callbacks, description=family.documentation
                 )
 
-    def add(self, runner: Runner) -> None:
-        """Add a session, which is shown until its runner is collected as garbage."""
+    def add(self, session: Session) -> None:
+        """Add a session, which is shown until it is collected as garbage."""
         with self._lock:
-            self._runners.add(runner)
+            self._sessions.add(session)
 
     def _observe(
         self, family: str, sample: str
@@ -99,29 +97,18 @@ class SessionMeters:
             if now - self._read_at >= self._fresh_seconds:
                 self._read_at = now
                 try:
-                    latest = snapshot([_watched(r) for r in self._runners], watches=False)
+                    latest = snapshot([session_to_watch(s) for s in self._sessions], watches=False)
                 except (PySparkException, Py4JError, OSError):
                     return self._families
                 self._families = {family.name: family for family in metric_families(latest)}
             return self._families
 
 
-def _watched(runner: Runner) -> Watched:
-    """Return the parts of a session that a snapshot shows. Before Spark starts it has no jobs."""
-
-    def mask() -> Mask:
-        return runner.config.mask
-
-    if is_started(runner.spark):
-        return session_to_watch(runner.activity, runner.streams, runner.spark, mask)
-    return Watched(runner.activity, runner.streams, None, mask, lambda: "UTC")
-
-
 # Instruments of each meter provider
 _meters: WeakKeyDictionary[metrics.MeterProvider, SessionMeters] = WeakKeyDictionary()
 
 
-def export_meters(runner: Runner) -> None:
+def export_meters(session: Session) -> None:
     """Export the metrics of a session.
 
     Without a meter provider of the program, set one up from OpenTelemetry's variables.
@@ -131,7 +118,7 @@ def export_meters(runner: Runner) -> None:
     provider = metrics.get_meter_provider()
     if provider not in _meters:
         _meters[provider] = SessionMeters(provider.get_meter("sqlwin"))
-    _meters[provider].add(runner)
+    _meters[provider].add(session)
 
 
 def _set_up_provider() -> None:

@@ -14,7 +14,6 @@ from weakref import WeakSet
 
 from runtime.errors import packages_of
 from runtime.spark.on_demand import when_started
-from runtime.spark.session import is_remote
 from sqlwin.execution.activity import StatementRun, StatementState
 from sqlwin.observers.exporting import set_service_name, shut_down_at_exit
 from sqlwin.observers.variables import is_provider
@@ -26,7 +25,7 @@ with packages_of("otel", "OTEL_* in the environment"):
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sqlwin.execution.runner import Runner
+    from sqlwin.control import SessionControl
 
 _NANOSECONDS = 1_000_000_000
 # Maximum characters of a statement in its span
@@ -35,34 +34,34 @@ _MAX_TEXT = 10_000
 _traced_sessions: WeakSet[SparkSession] = WeakSet()
 
 
-def trace_statements(runner: Runner, spark: SparkSession) -> None:
+def trace_statements(control: SessionControl) -> None:
     """Make spans of the statements of a session, and of the micro-batches of its Spark session.
 
     Without a tracer provider of the program, set one up from OpenTelemetry's variables.
     """
     if not is_provider(trace.get_tracer_provider()):
         _set_up_provider()
-    runner.activity.listeners += (StatementSpans(runner, trace.get_tracer("sqlwin")),)
-    if not is_remote(spark):
-        when_started(spark, trace_micro_batches)
+    control.activity.listeners += (StatementSpans(control, trace.get_tracer("sqlwin")),)
+    if not control.is_remote:
+        when_started(control.spark, trace_micro_batches)
 
 
 class StatementSpans:
     """Listener that makes a span of each statement.
 
     Args:
-        runner: Runner of the session, whose mask hides secrets.
+        control: The session, whose mask hides secrets.
         tracer: Makes the spans.
     """
 
-    def __init__(self, runner: Runner, tracer: trace.Tracer) -> None:
-        self._runner = runner
+    def __init__(self, control: SessionControl, tracer: trace.Tracer) -> None:
+        self._control = control
         self._tracer = tracer
 
     def begin(self, run: StatementRun) -> None:
         """Begin a span, whose parent is the caller's span."""
         record = run.record
-        mask = self._runner.config.mask
+        mask = self._control.mask
         text = mask.text(record.text)
         words = text.split(maxsplit=1)
         span = self._tracer.start_span(
@@ -72,7 +71,7 @@ class StatementSpans:
             attributes={
                 "db.system.name": "sqlwin",
                 "db.query.text": text[:_MAX_TEXT],
-                "sqlwin.session": self._runner.activity.session,
+                "sqlwin.session": self._control.activity.session,
                 "sqlwin.statement": record.number,
             },
         )
@@ -96,7 +95,7 @@ class StatementSpans:
         if operators:
             span.set_attribute("sqlwin.plan", operators)
         if record.state is StatementState.FAILED:
-            message = self._runner.config.mask.text(record.message)
+            message = self._control.mask.text(record.message)
             span.set_status(Status(StatusCode.ERROR, message))
         span.end(_nanoseconds(max(ended, record.begun)))
 

@@ -29,7 +29,7 @@ from runtime.simulator.timeline import timeline
 from runtime.spark.on_demand import NotStartedError
 from runtime.spec.stream import LATE_ROW, ROW_KIND
 from sqlwin.control import SessionControl
-from sqlwin.execution.simulated import Simulated, resume
+from sqlwin.execution.simulated import Simulated
 from sqlwin.result import Result
 from sqlwin.session import Session
 from sqlwin.statements.nodes import Query
@@ -38,6 +38,7 @@ from sqlwin.testing.defining import compare_with_definition
 from sqlwin.testing.differences import differences_text, ordered_differences
 from sqlwin.testing.documents import CaseFileError, Located
 from sqlwin.testing.preparing import PreparedCase, changed_query, prepare, row_of
+from sqlwin.testing.simulated import resume, stream_over
 
 # Why a stream and a batch fill other windows
 OTHER_WINDOWS = (
@@ -214,7 +215,7 @@ class _Run:
         needs_order = self._case.expect.ordered is not None or query.limit is not None
         if needs_order and not query.depends_on_batches:
             return None
-        stream = simulated.stream(prepared.rows, prepared.waits)
+        stream = stream_over(simulated, prepared.rows, prepared.waits)
         return stream.batch_table(stream.order)
 
     def _use_spark(self, reason: str) -> None:
@@ -260,7 +261,7 @@ class _Run:
             self._note(f"did not run as a simulated stream: {simulated}")
             return None
         self._first = simulated
-        return simulated.stream(prepared.rows, prepared.waits)
+        return stream_over(simulated, prepared.rows, prepared.waits)
 
     # -- comparisons ---------------------------------------------------------------------------
 

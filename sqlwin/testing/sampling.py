@@ -21,13 +21,14 @@ from runtime.spark.on_demand import NotStartedError
 from runtime.spec.figures import count_text
 from runtime.spec.table import IDLE_ADVANCE
 from sqlwin.control import SessionControl
-from sqlwin.execution.simulated import Simulated, resume
+from sqlwin.execution.simulated import Simulated
 from sqlwin.session import Session
 from sqlwin.statements.nodes import Insert, Query, Set
 from sqlwin.testing.defining import compare_with_definition, fewest_rows, row_texts
 from sqlwin.testing.differences import differences_text
 from sqlwin.testing.preparing import OF_TEST
 from sqlwin.testing.running import OTHER_WINDOWS, disagreement_text, resumed_text
+from sqlwin.testing.simulated import resume, stream_over
 
 # Ties that are printed
 _MAX_TIES = 3
@@ -150,7 +151,7 @@ def _resume(
         path: File of the second query.
         seeds: Seeds of the histories.
     """
-    given = before.stream(rows)
+    given = stream_over(before, rows)
     stream = replace(given, shape=replace(given.shape, late=frozenset()))
     changed = resume(before, after, stream, rows)
     if isinstance(changed, Refusal):
@@ -182,7 +183,7 @@ def _sample(session: Session, table: SimulatedTable, n_rows: int) -> pa.Table:
 def _report(
     simulated: Simulated, rows: dict[str, pa.Table], n_histories: int, seed: int
 ) -> SimulationReport:
-    given = simulated.stream(rows)
+    given = stream_over(simulated, rows)
     lines = [f"{count_text(len(table), 'rows')} of {name}" for name, table in rows.items()]
     lines += _findings(given)
     # rows that are late in the order of the sample arrive on time

@@ -24,6 +24,7 @@ from sqlwin.testing.defining import compare_with_definition
 from sqlwin.testing.differences import differences_text
 from sqlwin.testing.preparing import compute_in_process
 from sqlwin.testing.running import ONLY_SPARK_TYPES, disagreement_text
+from sqlwin.testing.simulated import stream_over
 from sqlwin.testing.tables import GivenTable, create_tables, rows_by_name
 
 _INSTANT = re.compile(r"\btimestamp\b")
@@ -76,7 +77,7 @@ def simulate_query(
             simulated = ONLY_SPARK_TYPES
     if isinstance(simulated, Refusal):
         raise AnalysisError(f"the query cannot be simulated: {simulated}")
-    stream = simulated.stream(rows_by_name(given))
+    stream = stream_over(simulated, rows_by_name(given))
     at_every_row = cut_at_every_row(stream.order, stream.shape)
     rows = final_rows_of(stream.run(at_every_row))
     batch_rows = stream.batch_rows(stream.order)

@@ -9,7 +9,6 @@ are GET requests that change nothing.
 from __future__ import annotations
 
 import asyncio
-import html
 import logging
 import os
 import re
@@ -20,25 +19,31 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib.resources import files
 from urllib.parse import quote
 
-import uvicorn
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import HTTPConnection, Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runtime.errors import MissingPackageError, SetupError, packages_of
 from runtime.logs import append_once
 from runtime.redaction import DEFAULT
+from sqlwin.control import SessionControl
 from sqlwin.display.plan_page import fill_template, plan_page
+from sqlwin.page import Page
+from sqlwin.session import Session
 from sqlwin.ui.model import ActivitySnapshot, to_json
-from sqlwin.ui.snapshot import Watched, plan_of, snapshot
+from sqlwin.ui.snapshot import Watched, plan_of, session_to_watch, snapshot
+
+with packages_of("ui", "the monitoring page"):
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import HTTPConnection, Request
+    from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+    from starlette.routing import Route
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 4050
@@ -246,33 +251,10 @@ def live_page() -> str:
 # -- the server ------------------------------------------------------------------------------------
 
 
-class Page:
-    """Page of a session while it is being served.
-
-    Attributes:
-        port: Port of the server.
-        url: Address, including the token.
-        metrics_url: Address of the metrics, including the token.
-    """
-
-    def __init__(self, server: _Server, session: int) -> None:
-        self._server = server
-        self._session = session
-        self.port = server.port
-        token = quote(server.token, safe="")
-        self.url = f"http://{HOST}:{server.port}/?token={token}"
-        self.metrics_url = f"http://{HOST}:{server.port}/metrics?token={token}"
-
-    def close(self) -> None:
-        """Stop serving the page. A page that is open can still fetch the final state."""
-        self._server.leave(self._session)
-
-    def __repr__(self) -> str:
-        return f"<sqlwin page at {self.url}>"
-
-    def _repr_html_(self) -> str:
-        url = html.escape(self.url, quote=True)
-        return f'<a href="{url}" target="_blank" rel="noreferrer">{url}</a>'
+def serve_session(session: Session, port: int | None) -> Page:
+    """Serve the page of a session, which starts Spark. For the rest see `serve`."""
+    SessionControl(session).start_spark()
+    return serve(session_to_watch(session), port)
 
 
 def serve(session: Watched, port: int | None = None) -> Page:
@@ -307,7 +289,14 @@ def serve(session: Watched, port: int | None = None) -> Page:
         server.watchers.add(session)
         if running is None:
             server.start()
-        return Page(server, session_activity)
+        token = quote(server.token, safe="")
+        address = f"http://{HOST}:{server.port}"
+        return Page(
+            server.port,
+            f"{address}/?token={token}",
+            f"{address}/metrics?token={token}",
+            partial(server.leave, session_activity),
+        )
 
 
 def _bind(port: int | None) -> socket.socket:

@@ -7,21 +7,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from planner.explain.build import query_document
 from planner.explain.document import Document, mask_document, to_json
 from runtime.redaction import Mask
 from runtime.sinks.latest_rows import LatestRows
-from runtime.spark.session import is_remote
 from runtime.spark.status import StageProgress, TaggedJobs
 from runtime.streaming.status import OperatorStatus, blocking_source, clock, watermark_text
+from sqlwin.control import SessionControl
 from sqlwin.display.notation import display_texts, is_number
 from sqlwin.execution.activity import Activity, StatementRun, StatementState
 from sqlwin.execution.streams.handle import Stream, StreamState
 from sqlwin.execution.streams.history import BatchPoint
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.execution.streams.status import combined_status, waits_for
+from sqlwin.session import Session
 from sqlwin.ui.model import (
     ActivitySnapshot,
     LatestView,
@@ -62,16 +62,18 @@ class Watched:
     spark_ui: str | None = None
 
 
-def session_to_watch(
-    activity: Activity, streams: Streams, spark: SparkSession, mask: Callable[[], Mask]
-) -> Watched:
-    """Return the parts of a session that the page shows."""
-    remote = is_remote(spark)
+def session_to_watch(session: Session) -> Watched:
+    """Return the parts of a session that the page shows. Before Spark starts it has no jobs."""
+    control = SessionControl(session)
+    activity, streams = control.activity, control.streams
+    if not control.has_spark:
+        return Watched(activity, streams, None, lambda: control.mask, lambda: "UTC")
+    spark, remote = control.spark, control.is_remote
     return Watched(
         activity,
         streams,
         None if remote else TaggedJobs(spark),
-        mask,
+        lambda: control.mask,
         lambda: str(spark.conf.get("spark.sql.session.timeZone")),
         f"Spark {spark.version}" + ("" if remote else f" {spark.sparkContext.master}"),
         None if remote else spark.sparkContext.uiWebUrl,

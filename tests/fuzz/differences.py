@@ -22,6 +22,7 @@ from sqlwin.control import SessionControl
 from sqlwin.execution.simulated import Simulated
 from sqlwin.session import Session
 from sqlwin.statements.parse import parse_statement
+from sqlwin.testing.simulated import stream_over
 from sqlwin.testing.tables import GivenTable, create_tables, rows_by_name
 from tests.fuzz.choices import Choices, shrink_choices
 from tests.fuzz.outcome import LIMIT_S, HangError, limited
@@ -124,7 +125,7 @@ class Roads:
         if simulated is None:
             self.counts["no stream"] += 1
             return None
-        stream = simulated.stream(tables)
+        stream = stream_over(simulated, tables)
         expected = query.expected
         for number in range(count):
             outcome = stream.run(stream.history(seed * count + number))
@@ -262,7 +263,7 @@ class Roads:
         for operator in simulated.query.operators:
             if operator.windows.aggregation != operator.step.aggregation:
                 raise FaultError(f"{way}: other windows are simulated than run\n{query.sql}")
-        stream = simulated.stream(tables)
+        stream = stream_over(simulated, tables)
         histories = [cut_at_every_row(stream.order, stream.shape), stream.history(seed)]
         if not self.runs_all or way != "stream":
             histories = [histories[seed % 2]]

@@ -35,9 +35,10 @@ from runtime.simulator.histories import Arrival, Batch, Crash, Write
 from runtime.simulator.run import ChangedQuery, run_again, run_batch, start_query
 from runtime.simulator.storage import CrashError, Storage
 from sqlwin.control import SessionControl
-from sqlwin.execution.simulated import Simulated, resume
+from sqlwin.execution.simulated import Simulated
 from sqlwin.session import Session
 from sqlwin.statements.parse import parse_statement
+from sqlwin.testing.simulated import resume, stream_over
 from sqlwin.testing.tables import GivenTable, create_tables
 from tests.fuzz.choices import Choices
 from tests.fuzz.differences import rows_of, set_up
@@ -122,7 +123,7 @@ def drawn_stream(seed: int) -> DrawnStream | None:
         return None
     if isinstance(simulated, Refusal):
         return None
-    return DrawnStream(given, query, simulated, tables, simulated.stream(tables), delay_us)
+    return DrawnStream(given, query, simulated, tables, stream_over(simulated, tables), delay_us)
 
 
 class StreamMachine(RuleBasedStateMachine):

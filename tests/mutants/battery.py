@@ -17,6 +17,7 @@ from runtime.windows import Window
 from runtime.windows.cumulate import Cumulate
 from runtime.windows.hop import Hop
 from runtime.windows.tumble import Tumble
+from sqlwin.testing.simulated import stream_over
 from tests.reference import windows_of
 from tests.runtime.simulator.queries import (
     ON_WHOLE_WINDOWS,
@@ -282,7 +283,7 @@ def _of_two_tables(name: str, sql: str) -> Iterator[str]:
     """Two tables; one lags behind the other."""
     of = simulated(sql, tables=("t", "u"))
     first, second = rows_of(6), rows_of(7, 30)
-    both = of.stream({"t": rows_table(first), "u": rows_table(second)})
+    both = stream_over(of, {"t": rows_table(first), "u": rows_table(second)})
     expected = both.batch_rows(both.order)
     for seed in range(N_HISTORIES):
         found = disagreement(both, both.history(seed), expected, seed)

@@ -14,6 +14,7 @@ from sqlwin.control import SessionControl
 from sqlwin.execution.simulated import Simulated
 from sqlwin.session import Session
 from sqlwin.statements.parse import parse_statement
+from sqlwin.testing.simulated import stream_over
 from sqlwin.testing.tables import GivenTable, create_tables
 from tests.unstarted import unstarted_spark
 
@@ -158,7 +159,7 @@ def simulated(
 
 def stream(sql: str, rows: list[tuple], **options) -> SimulatedStream:
     """Return the stream of a query over rows in their order of arrival."""
-    return simulated(sql, **options).stream({"t": rows_table(rows)})
+    return stream_over(simulated(sql, **options), {"t": rows_table(rows)})
 
 
 def of_window(name: str) -> str:

@@ -10,7 +10,7 @@ from runtime.refusal import Refusal
 from runtime.simulator.changed_query import ChangedStream
 from runtime.simulator.histories import Arrival, Batch, Restart, StreamHistory
 from runtime.simulator.timeline import timeline
-from sqlwin.execution.simulated import resume
+from sqlwin.testing.simulated import resume, stream_over
 from tests.runtime.simulator.queries import WINDOWS, rows_table, simulated
 
 ROWS = [(i * 700, "abc"[i % 3], i % 5, i / 2) for i in range(40)]
@@ -28,7 +28,7 @@ def _query(calls=ALL, window="tumble", where="", having=""):
 def _resumed(after, before=None):
     before = before or _query()
     rows = {"t": rows_table(ROWS)}
-    return resume(before, after, before.stream(rows), rows)
+    return resume(before, after, stream_over(before, rows), rows)
 
 
 @pytest.mark.variants(2)

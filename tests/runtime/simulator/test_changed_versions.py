@@ -22,6 +22,7 @@ from runtime.spec.table import CHANGE_ORDER, CHANGE_SPLIT, IS_DELETED
 from sqlwin.control import SessionControl
 from sqlwin.execution.simulated import Simulated
 from sqlwin.statements.parse import parse_statement
+from sqlwin.testing.simulated import stream_over
 from tests.marks import among
 from tests.runtime.simulator.queries import COLUMNS, START, rows_table
 
@@ -107,11 +108,12 @@ def nested_loop(words: str, left: list[tuple], right: list[tuple]) -> list[dict]
 @given(left=LEFT, right=RIGHT)
 def test_a_deletion_ends_the_last_version_of_its_key(own_session, words, left, right):
     left, right = (sorted(rows, key=lambda row: row[0]) for rows in (left, right))
-    of = joined(own_session, words).stream(
+    of = stream_over(
+        joined(own_session, words),
         {
             "changed_events": rows_table([(*row, None) for row in left]),
             CHANGES: changes_table(right),
-        }
+        },
     )
     expected = nested_loop(words, left, right)
     defined = of.defined(of.order)

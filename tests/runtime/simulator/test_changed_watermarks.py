@@ -10,6 +10,7 @@ from runtime.simulator.compare import difference, final_rows, rows_of
 from runtime.simulator.histories import Arrival, Batch, Crash, Write
 from runtime.simulator.run import run_again, run_batch, start_query
 from runtime.simulator.storage import CrashError, Storage
+from sqlwin.testing.simulated import stream_over
 from tests.runtime.simulator.queries import of_window, rows_table, simulated
 
 S = 1_000_000
@@ -24,7 +25,7 @@ class Changing:
 
     def start(self, delay: int) -> None:
         simulated.cache_clear()
-        of = simulated(self.sql, str(delay)).stream({"t": self.rows})
+        of = stream_over(simulated(self.sql, str(delay)), {"t": self.rows})
         self.running = start_query(of.query, of.tables, of.options, self.storage)
 
     def batch(self, *rows: int, crash: Crash | None = None, has_ended: bool = False) -> None:
@@ -107,7 +108,7 @@ def test_a_micro_batch_of_the_previous_run_is_repeated_with_its_delay(window, ol
     of.batch(has_ended=True)
     for first in of.storage.repeated:
         assert rows_of([of.storage.outputs[first.number].rows]) == rows_of([first.rows])
-    alone = simulated(of_window(window), str(old)).stream({"t": of.rows})
+    alone = stream_over(simulated(of_window(window), str(old)), {"t": of.rows})
     outputs = [of.storage.outputs[number].rows for number in sorted(of.storage.outputs)]
     assert of.n_late() == 0
     assert difference(alone.batch_rows(alone.order), final_rows(rows_of(outputs))) is None

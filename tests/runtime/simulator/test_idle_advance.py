@@ -7,6 +7,7 @@ import pytest
 from planner.explain.streams import explain_stream
 from runtime.simulator.check import disagreement, final_rows_of
 from runtime.simulator.histories import Arrival, Batch, Crash, Restart, StreamHistory, Write
+from sqlwin.testing.simulated import stream_over
 from tests.runtime.simulator.queries import of_window, rows_table, simulated, stream
 
 S = 1_000_000
@@ -82,7 +83,7 @@ def test_a_repeated_micro_batch_finds_the_same_sources_idle_as_its_first_attempt
           INTERVAL '5' SECONDS)) GROUP BY window_start, window_end"""
     timeout = (("table.exec.source.idle-timeout", "10 s"),)
     query = simulated(both, settings=timeout, tables=("t", "u"))
-    of = query.stream({"t": rows_table(ROWS[:2]), "u": rows_table([])})
+    of = stream_over(query, {"t": rows_table(ROWS[:2]), "u": rows_table([])})
     for crash in (None, *(Crash(write, 0, is_after=True) for write in Write)):
         silent = Batch((), 11 * S, crash=crash)
         steps = (Batch((Arrival(0), Arrival(1)), 0), silent, Batch((), 12 * S, has_ended=True))
@@ -92,13 +93,12 @@ def test_a_repeated_micro_batch_finds_the_same_sources_idle_as_its_first_attempt
 
 def test_explain_and_random_histories_of_the_sample_know_the_setting():
     of = simulated(of_window("tumble"), settings=SETTING, tables=TABLES)
-    assert of.advances_with_clock
     lines = explain_stream(of.query.operators[0].step, 8, "min").splitlines()
     (line,) = [line for line in lines if line.startswith("  watermark: ")]
     assert line == (
         "  watermark: from t; never decreases; advances with the clock once t has had no row for 10 s"
     )
-    given = of.stream({"t": rows_table(ROWS)})
+    given = stream_over(of, {"t": rows_table(ROWS)})
     # random histories have no silence, so all rows are on time
     for seed in range(5):
         assert disagreement(given, given.history(seed), given.batch_rows(given.order)) is None

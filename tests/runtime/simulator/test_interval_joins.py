@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from runtime.simulator.arrivals import cut_at_every_row
 from runtime.simulator.check import disagreement
 from runtime.simulator.compare import difference
+from sqlwin.testing.simulated import stream_over
 from tests.runtime.simulator.queries import rows_table, simulated
 
 TABLES = ("t", "u")
@@ -69,7 +70,7 @@ def check(sql, holds, words, left, right, seed):
         sorted(rows, key=lambda row: -(1 << 62) if row[0] is None else row[0])
         for rows in (left, right)
     )
-    of = simulated(sql, tables=TABLES).stream({"t": rows_table(left), "u": rows_table(right)})
+    of = stream_over(simulated(sql, tables=TABLES), {"t": rows_table(left), "u": rows_table(right)})
     expected = nested_loop(words, holds, left, right)
     # the query in the windows of a stream, over all rows at once
     assert difference(expected, of.batch_rows(of.order)) is None
@@ -124,7 +125,9 @@ def test_a_row_without_a_match_is_emitted_when_no_more_matches_can_come():
     on = "a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '4' SECOND"
     sql = f"SELECT a.ts, b.v AS w FROM t AS a LEFT JOIN u AS b ON {on}"
     left, right = ([(s * 1_000, k, s, 0.0) for s in range(40)] for k in "ab")
-    of = simulated(sql, "0", tables=TABLES).stream({"t": rows_table(left), "u": rows_table(right)})
+    of = stream_over(
+        simulated(sql, "0", tables=TABLES), {"t": rows_table(left), "u": rows_table(right)}
+    )
     outcome = of.run(cut_at_every_row(of.order, of.shape))
     for batch in outcome.batches[:-1]:
         for row in batch.rows.to_pylist():
@@ -149,7 +152,7 @@ def run_in_order(words: str, condition: str, left: list[int], right: list[int]):
         name: rows_table([(ms, name, v, 0.0) for v, ms in enumerate(times)])
         for name, times in (("t", left), ("u", right))
     }
-    of = simulated(sql, "0", tables=TABLES).stream(rows)
+    of = stream_over(simulated(sql, "0", tables=TABLES), rows)
     # rows of `u` are numbered after the rows of `t`
     firsts = [n for n in of.order if n < len(left)], [n for n in of.order if n >= len(left)]
     order = [n for pair in zip_longest(*firsts) for n in pair if n is not None]
@@ -184,7 +187,7 @@ def test_every_row_of_a_right_join_is_emitted_or_counted_as_late(times):
     sql = f"SELECT b.v FROM u AS a RIGHT JOIN t AS b ON a.k = b.k AND {condition}"
     rows = {"t": rows_table([(ms, "t", v, 0.0) for v, ms in enumerate(times)])}
     rows["u"] = rows_table([(ms, "u", 0, 0.0) for ms in sorted(times)])
-    of = simulated(sql, "0", tables=TABLES).stream(rows)
+    of = stream_over(simulated(sql, "0", tables=TABLES), rows)
     outcome = of.run(cut_at_every_row(of.order, of.shape))
     emitted = sum(batch.rows.num_rows for batch in outcome.batches)
     assert emitted + sum(batch.n_late for batch in outcome.batches) == len(times)
@@ -207,7 +210,9 @@ def test_a_row_without_a_time_is_emitted_in_its_micro_batch(words, condition):
     times = [None, None, 0, 100_000, None, 200_000, None]
     left = [(ms, "a", v, 0.0) for v, ms in enumerate(times)]
     right = [(ms, "b", 0, 0.0) for ms in (0, 100_000, 200_000)]
-    of = simulated(sql, "0", tables=TABLES).stream({"t": rows_table(left), "u": rows_table(right)})
+    of = stream_over(
+        simulated(sql, "0", tables=TABLES), {"t": rows_table(left), "u": rows_table(right)}
+    )
     outcome = of.run(cut_at_every_row(of.order, of.shape))
     batch_of = {
         row["v"]: number
@@ -227,7 +232,7 @@ def test_other_rows_without_a_time_are_dropped_and_counted(words):
     condition = "b.ts BETWEEN a.ts AND a.ts + INTERVAL '3' SECOND"
     sql = f"SELECT a.v FROM t AS a {words} u AS b ON a.k = b.k AND {condition}"
     rows = rows_table([(0, "a", 0, 0.0), (None, "a", 1, 0.0), (9_000, "a", 2, 0.0)])
-    of = simulated(sql, "0", tables=TABLES).stream({"t": rows, "u": rows})
+    of = stream_over(simulated(sql, "0", tables=TABLES), {"t": rows, "u": rows})
     outcome = of.run(cut_at_every_row(of.order, of.shape))
     kept = [row["v"] for batch in outcome.batches for row in batch.rows.to_pylist()]
     assert sorted(kept) == ([0, 1, 2] if words == "LEFT JOIN" else [0, 2])

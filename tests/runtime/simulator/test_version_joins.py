@@ -14,6 +14,7 @@ from runtime.simulator.arrivals import cut_at_every_row
 from runtime.simulator.check import disagreement
 from runtime.simulator.compare import difference
 from runtime.simulator.histories import Arrival, Batch, StreamHistory
+from sqlwin.testing.simulated import stream_over
 from tests.runtime.simulator.queries import rows_table, simulated
 
 TABLES, KEYS = ("t", "u"), (("u", ("k",)),)
@@ -66,7 +67,7 @@ def _at(ms):
 
 def check(sql, expected, left, right, seed):
     left, right = (sorted(rows, key=lambda row: row[0]) for rows in (left, right))
-    of = joined(sql).stream({"t": rows_table(left), "u": rows_table(right)})
+    of = stream_over(joined(sql), {"t": rows_table(left), "u": rows_table(right)})
     defined = of.defined(of.order)
     assert not isinstance(defined, Refusal), defined
     assert difference(expected, defined.rows) is None
@@ -102,9 +103,10 @@ def test_a_row_waits_until_the_watermarks_of_both_streams_have_passed_it():
     left.append((40_000, "z", 3, None))
     right = [(s * 1_000, "a", s, None) for s in (10, 20, 30)]
     # rows have the numbers 0 to 3, versions 4 to 6
-    of = simulated(
-        ITEMS + JOIN.format(words="LEFT JOIN", more=""), "0", tables=TABLES, keys=KEYS
-    ).stream({"t": rows_table(left), "u": rows_table(right)})
+    of = stream_over(
+        simulated(ITEMS + JOIN.format(words="LEFT JOIN", more=""), "0", tables=TABLES, keys=KEYS),
+        {"t": rows_table(left), "u": rows_table(right)},
+    )
     cuts = [(0, 1, 2, 3), (4,), (5,), (6,)]
     batches = [Batch(tuple(map(Arrival, numbers)), 0) for numbers in cuts]
     outcome = of.run(StreamHistory((*batches, Batch((), 0, has_ended=True)), 4, 2))
@@ -123,8 +125,9 @@ def test_the_state_is_the_last_version_of_each_key():
     # 40 versions of one key, each followed by a row
     right = [(s * 1_000, "a", s, None) for s in range(40)]
     left = [(s * 1_000, "a", s, None) for s in range(40)]
-    of = joined(ITEMS + JOIN.format(words="JOIN", more="")).stream(
-        {"t": rows_table(left), "u": rows_table(right)}
+    of = stream_over(
+        joined(ITEMS + JOIN.format(words="JOIN", more="")),
+        {"t": rows_table(left), "u": rows_table(right)},
     )
     for batch in of.run(cut_at_every_row(of.order, of.shape)).batches:
         assert all(row["v"] == row["w"] for row in batch.rows.to_pylist())
@@ -171,7 +174,9 @@ def test_other_spellings_of_a_temporal_join(spelling):
         (2_900, "a", 9, 0.5),
         (4_900, "a", 1, 0.5),
     ]
-    of = joined(SPELLINGS[spelling]).stream({"t": rows_table(rows), "u": rows_table(versions)})
+    of = stream_over(
+        joined(SPELLINGS[spelling]), {"t": rows_table(rows), "u": rows_table(versions)}
+    )
     expected = of.defined(of.order)
     assert not isinstance(expected, Refusal), expected
     assert expected.rows

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from sqlwin.cli.app import main
+from sqlwin.cli.reference import commands_of
 from sqlwin.config.config import Config
 from tests.goldens import ROOT
 
@@ -61,9 +62,9 @@ def arguments(command: str) -> list[str]:
     return words[:end]
 
 
+COMMANDS = commands_of(main)
 SOURCES = {page.stem: list(commands(page)) for page in PAGES} | {
-    f"{name} --help": list(command_lines(command.help or ""))
-    for name, command in main.commands.items()
+    f"{name} --help": list(command_lines(command.help or "")) for name, command in COMMANDS.items()
 }
 WRITTEN = [
     pytest.param(command, id=f"{source}: {' '.join(command.split())[:80]}")
@@ -77,8 +78,8 @@ def test_documented_commands_parse(command: str) -> None:
     name, *rest = arguments(command)
     if name == "--version":
         return
-    assert name in main.commands, f"unknown command {name}"
-    if isinstance(group := main.commands[name], click.Group):
+    assert name in COMMANDS, f"unknown command {name}"
+    if isinstance(group := COMMANDS[name], click.Group):
         assert rest and rest[0] in group.commands, f"unknown command {name} {rest}"
         return
     if name == "functions":
@@ -86,7 +87,7 @@ def test_documented_commands_parse(command: str) -> None:
         assert CliRunner().invoke(main, [name, *names]).exit_code == 0
         return
     whole = main.make_context("sqlwin", [name, *rest])
-    parameters = main.commands[name].make_context(name, rest, parent=whole).params
+    parameters = COMMANDS[name].make_context(name, rest, parent=whole).params
     for file in parameters.get("files", ()):
         # report.sql and the like are examples; paths with a directory exist in the project
         assert "/" not in file or (ROOT / file).is_file(), f"there is no file {file}"
@@ -97,7 +98,7 @@ def test_documented_commands_parse(command: str) -> None:
 def test_the_pages_have_many_commands() -> None:
     result = [arguments(str(command.values[0])) for command in WRITTEN]
     assert len(result) > 40
-    assert {words[0] for words in result} == {*main.commands, "--version"}
+    assert {words[0] for words in result} == {*COMMANDS, "--version"}
     assert ["run", "queries/quickstart.sql", "--format", "table"] in result
     assert any(len(words) > 2 and "\n" in words[2] for words in result)
 
@@ -109,6 +110,6 @@ def test_a_wrong_one_would_be_noticed(wrong: str) -> None:
 
 
 def test_no_mark_of_clicks_is_left_in_a_help_text() -> None:
-    for name in main.commands:
+    for name in COMMANDS:
         text = CliRunner().invoke(main, [name, "--help"]).output
         assert "\\b" not in text

@@ -12,6 +12,7 @@ from openlineage.client.serde import Serde
 
 import sqlwin
 import sqlwin.dbapi
+from sqlwin.control import SessionControl
 from sqlwin.observers.lineage import LineageEvents
 from sqlwin.observers.sender import sender
 from sqlwin.observers.stream_events import MICRO_BATCHES
@@ -74,8 +75,8 @@ def test_an_unbounded_stream_is_read_row_by_row_refused_as_a_whole_and_traced(
 
     # OpenLineage
     events = Events()
-    runner = fresh_session._opened_runner
-    runner.activity.listeners += (LineageEvents(runner, events),)  # type: ignore[arg-type]
+    control = SessionControl(fresh_session)
+    control.activity.listeners += (LineageEvents(control, events),)  # type: ignore[arg-type]
     connection.execute(
         "CREATE TABLE ids (id BIGINT) WITH ('connector' = 'filesystem', 'path' = ?, "
         "'format' = 'parquet')",

@@ -22,6 +22,7 @@ from runtime.errors import ExecutionError
 from runtime.frames.reports import report_of
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.entries import MaterializedTable
+from sqlwin.control import SessionControl
 from sqlwin.observers.columns import column_sources
 from sqlwin.observers.datasets import DatasetPlace, place_of, place_of_path
 from sqlwin.observers.file_sizes import FilesSize, data_files, size_of, stored_data_files
@@ -76,7 +77,7 @@ def events() -> Events:
 @pytest.fixture
 def session(events: Events, tmp_path: Path) -> Iterator[sqlwin.Session]:
     with opened_session() as opened:
-        follow(opened, LineageEvents(runner_of(opened), events, 0.01))  # type: ignore[arg-type]
+        follow(opened, LineageEvents(SessionControl(opened), events, 0.01))  # type: ignore[arg-type]
         opened.execute(
             f"CREATE TABLE flights WITH ('connector' = 'filesystem', 'path' = '{FLIGHTS}');"
             "CREATE VIEW late AS SELECT origin AS airport, sched_dep, dep_delay FROM flights "
@@ -417,7 +418,7 @@ def test_the_refresh_of_an_unknown_table_fails_without_datasets(
 def test_a_materialized_table_is_created_and_refreshed(
     fresh_session: sqlwin.Session, events: Events, tmp_path: Path
 ) -> None:
-    follow(fresh_session, LineageEvents(runner_of(fresh_session), events))  # type: ignore[arg-type]
+    follow(fresh_session, LineageEvents(SessionControl(fresh_session), events))  # type: ignore[arg-type]
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.parquet").write_bytes(FLIGHTS.read_bytes())
     fresh_session.execute(
@@ -586,7 +587,7 @@ def test_a_query_over_an_object_store_has_the_bytes_of_its_files(
 ) -> None:
     for name in ("a", "b"):
         store.put(f"lineage/{name}.parquet", ROWS)
-    follow(lake, LineageEvents(runner_of(lake), events))  # type: ignore[arg-type]
+    follow(lake, LineageEvents(SessionControl(lake), events))  # type: ignore[arg-type]
     lake.execute(
         "CREATE TABLE remote (k STRING, x BIGINT) WITH ('connector' = 'filesystem', "
         f"'path' = '{store.uri('lineage')}', 'format' = 'parquet')"

@@ -26,7 +26,6 @@ from tests.sqlwin.observers.programs import (
     collector,
     opened_session,
     run_command,
-    runner_of,
     set_only,
 )
 from tests.sqlwin.ui.sessions import progress, stream, watched
@@ -73,7 +72,7 @@ def test_statements_are_counted_by_state(
     of_sessions: SessionMeters, reader: InMemoryMetricReader
 ) -> None:
     with opened_session() as session:
-        of_sessions.add(runner_of(session))
+        of_sessions.add(session)
         session.execute("SHOW TABLES")
         with pytest.raises(sqlwin.SqlwinError):
             session.execute("SELECT nope FROM (VALUES (1)) AS t(a)")
@@ -86,7 +85,7 @@ def test_a_session_that_is_gone_is_not_counted(
     of_sessions: SessionMeters, reader: InMemoryMetricReader
 ) -> None:
     with opened_session() as session:
-        of_sessions.add(runner_of(session))
+        of_sessions.add(session)
         session.execute("SHOW TABLES")
     del session
     gc.collect()

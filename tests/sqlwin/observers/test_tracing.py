@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import sqlwin
+from sqlwin.control import SessionControl
 from sqlwin.observers.tracing import StatementSpans, trace_micro_batch
 from sqlwin.observers.variables import is_traced
 from tests.observing import wait_until
@@ -24,7 +25,6 @@ from tests.sqlwin.observers.programs import (
     follow,
     opened_session,
     run_command,
-    runner_of,
     set_only,
 )
 
@@ -47,7 +47,7 @@ def tracing() -> tuple[trace.Tracer, InMemorySpanExporter]:
 @pytest.fixture
 def session(tracing: Any) -> Iterator[sqlwin.Session]:
     with opened_session() as opened:
-        follow(opened, StatementSpans(runner_of(opened), tracing[0]))
+        follow(opened, StatementSpans(SessionControl(opened), tracing[0]))
         yield opened
 
 

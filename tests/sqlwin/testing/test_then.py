@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from runtime.simulator.changed_query import ChangedStream
-from sqlwin.execution.simulated import resume
+from sqlwin.testing.simulated import resume
 from tests.sqlwin.testing.test_command import START, run
 
 TUMBLE = """

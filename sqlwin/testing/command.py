@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sqlwin.cli.options import no_progress_option, with_spark_options
+from sqlwin.console.options import no_progress_option, with_spark_options
 
 if TYPE_CHECKING:
     from sqlwin.session import Session
@@ -235,7 +235,7 @@ def _run(
 
 
 def _connect(spark: Mapping[str, Any]) -> Callable[[], Session]:
-    from sqlwin.cli.options import connect
+    from sqlwin.console.options import connect
 
     return partial(connect, spark)
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from runtime.errors import SetupError, packages_of
-from sqlwin.cli.options import connect, parameter_option, with_spark_options
+from sqlwin.console.options import connect, parameter_option, with_spark_options
 from sqlwin.console.scripts import Script, read_scripts
 from sqlwin.control import SessionControl
 

@@ -1,0 +1,33 @@
+"""Parts of sqlwin that the core starts by name and does not import.
+
+A part reaches the core through `sqlwin.control` and what that returns. Its extra has the packages
+that only the part needs.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+# Commands of the command line
+COMMANDS = {
+    "lsp": "sqlwin.lsp.command:lsp",
+    "serve": "sqlwin.server.command:serve",
+    "test": "sqlwin.testing.command:test",
+}
+# All that is started by name: module and attribute
+PLACES = {
+    **COMMANDS,
+    "observers": "sqlwin.observers:add_listeners",
+    "page": "sqlwin.ui.server:serve_session",
+}
+
+
+def load_part(name: str) -> Any:
+    """Import a part and return its function or command.
+
+    Raises:
+        MissingPackageError: A package of its extra is not installed.
+    """
+    module, _, attribute = PLACES[name].partition(":")
+    return getattr(import_module(module), attribute)
