@@ -19,7 +19,6 @@ from planner.nodes.logical import Node, Sink
 from planner.nodes.physical import ScanLocalWindowAggregate, with_rows_by_spark
 from planner.plan import Plan
 from planner.streams.plan_form import operator_schemas
-from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import bounded_tables, sources_in_order, streams_of
 from runtime.connectors.registry import open_table
 from runtime.errors import AnalysisError
@@ -79,8 +78,7 @@ class LoweredStream:
         plans: Plan of the query, or of each INSERT of the stream.
         steps: Steps that compute the rows.
         sources: Streams that it reads, directly or through registered windows.
-        late: Side output of each plan for late rows. None: late rows are dropped. A refusal: a
-            table requests a side output, but the plan cannot have one.
+        late: Side output of each plan for late rows. None: late rows are dropped.
         general_windows: Windows of `Session.windows` that it reads, with their names in Spark.
         time_zone: Session time zone.
         operators: State schemas of its window operators, by operator number.
@@ -91,7 +89,7 @@ class LoweredStream:
     plans: tuple[Plan, ...]
     steps: StreamSteps | StreamSetSteps
     sources: tuple[TableSpec | Registered, ...]
-    late: tuple[LateOutput | StreamRefusal | None, ...]
+    late: tuple[LateOutput | None, ...]
     general_windows: tuple[tuple[str, LoweredWindows], ...]
     time_zone: str
     operators: tuple[OperatorSchema, ...]
@@ -187,30 +185,26 @@ class LoweredStream:
             keeps_late_rows: Whether to include late rows for their side output.
 
         Raises:
-            SqlwinError: Spark refuses the query, or late rows cannot be kept.
+            SqlwinError: Spark refuses the query.
         """
         # imported late because EXPLAIN does not need them
         from runtime.engines.spark_batch.execute import dataframe
+        from runtime.sinks.late_rows import results_among
         from runtime.streaming.execute.steps import streaming_dataframe
 
         assert isinstance(self.steps, StreamSteps), "INSERTs that share a stream have no rows"
         for number, (view, windows) in enumerate(self.general_windows, len(self.local_stages)):
             windows.dataframe(options, number).createOrReplaceTempView(view)
-        step = self.steps.rows_with_late if keeps_late_rows else self.steps.rows
         meter = None if self.measuring is None else self.measuring.meter
-        return streaming_dataframe(spark, step, options, dataframe, meter)
+        rows = streaming_dataframe(spark, self.steps.rows, options, dataframe, meter)
+        carries_late = self.steps.carries_late_rows and not keeps_late_rows
+        return results_among(rows) if carries_late else rows
 
     def explained(self, options: StreamOptions) -> str:
-        """Return EXPLAIN's text about the state and watermarks of a single query.
-
-        Raises:
-            StreamRefusal: Late rows cannot be kept.
-        """
+        """Return EXPLAIN's text about the state and watermarks of a single query."""
         assert isinstance(self.steps, StreamSteps)
         firing = Firing(options.early_fire is not None, options.allowed_lateness_us > 0)
-        return explain_stream(
-            self.steps.rows_with_late, options.key_groups, options.watermark_policy, firing
-        )
+        return explain_stream(self.steps.rows, options.key_groups, options.watermark_policy, firing)
 
 
 def lower_query(
@@ -221,9 +215,10 @@ def lower_query(
     measuring: Measuring | None = None,
     *,
     is_taken: bool = False,
+    keeps_late_rows: bool = True,
     has_allowed_lateness: bool = False,
 ) -> LoweredStream:
-    """Lower the plan of one streaming query. The last two arguments are as in `lower_stream`.
+    """Lower the plan of one streaming query. The last three arguments are as in `lower_stream`.
 
     Raises:
         SqlwinError: The plan cannot run as a stream.
@@ -238,6 +233,7 @@ def lower_query(
         plan.notes,
         plan.sql,
         is_taken=is_taken,
+        keeps_late_rows=keeps_late_rows,
         has_allowed_lateness=has_allowed_lateness,
     )
     general = _lower_windows(plan, catalog)
@@ -262,12 +258,10 @@ def lower_set(
     Raises:
         SqlwinError: An INSERT cannot run as a stream, alone or with the others.
     """
-    late: list[LateOutput | StreamRefusal | None] = []
+    late: list[LateOutput | None] = []
     for plan in plans:
         alone = plan if plan.alone is None else replace(plan, physical=plan.alone)
         (output,) = lower_query(alone, catalog, time_zone, emits_updates=False).late
-        if isinstance(output, StreamRefusal):
-            raise output
         # one operator serves all windows
         late.append(output and replace(output, operators=(0,)))
     steps = lower_stream_set([plan.physical for plan in plans], names, catalog, time_zone)
@@ -330,11 +324,9 @@ def _sources(
     return tuple(sources)
 
 
-def _late_output(steps: StreamSteps) -> LateOutput | StreamRefusal | None:
-    if steps.late is None or isinstance(steps.late, StreamRefusal):
-        return steps.late
+def _late_output(steps: StreamSteps) -> LateOutput | None:
     late_steps = [
-        step for step in window_steps(steps.late) if step.input.mode.late_rows is not None
+        step for step in window_steps(steps.rows) if step.input.mode.late_rows is not None
     ]
     if not late_steps:
         return None

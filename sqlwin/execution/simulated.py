@@ -68,7 +68,7 @@ def simulate(plans: Plans, statement: Query | Insert) -> Simulated | Refusal:
                 plan = plans.plan(_without_order(statement.ast), statement.text)
                 if not plans.is_stream(plan):
                     return Refusal("it reads no table that can be a stream")
-                lowered = plans.lower_stream(plan, is_taken=True)
+                lowered = plans.lower_stream(plan, is_taken=True, keeps_late_rows=False)
                 context = (plans.catalog, plans.time_zone)
                 moments = MomentCalls(reads_watermark=lowered.reads_watermark)
                 steps = cast(StreamSteps, lowered.steps)  # of a single query

@@ -41,7 +41,7 @@ from planner.sql.build import column, identifier, to_sql
 from planner.sql.nodes import span_of
 from planner.streams.current_watermark import asks_watermark
 from planner.streams.delay import wall_clock_delay_us
-from planner.streams.late_rows import DROP, LateSource, late_source, late_source_below
+from planner.streams.late_rows import DROP, late_source, late_source_below
 from planner.streams.refusals import (
     NO_UPDATES,
     SET_OPERATION,
@@ -72,10 +72,9 @@ class StreamSteps:
     """Steps of a plan over streams.
 
     Attributes:
-        rows: Result rows. Late rows are dropped.
-        late: Result rows and late rows, followed by the columns KEEP, WATERMARK and LATE_ROW. None
-            if no window reads a table with `late-rows`. A refusal if late rows cannot reach the
-            result.
+        rows: Result rows.
+        carries_late_rows: Whether late rows are among them, for their side output. The columns
+            KEEP, WATERMARK and LATE_ROW then follow the others.
         order: Columns by which the rows of a micro-batch are sorted, if any.
         limit: Number of rows after which the stream ends. None without LIMIT.
         plan: The plan without the ORDER BY and LIMIT of the stream. None for a part of a plan.
@@ -84,7 +83,7 @@ class StreamSteps:
     """
 
     rows: PlanNode
-    late: PlanNode | StreamRefusal | None = None
+    carries_late_rows: bool = False
     order: tuple[RankOrder, ...] = ()
     limit: int | None = None
     plan: Node | None = field(default=None, compare=False, repr=False)
@@ -94,17 +93,6 @@ class StreamSteps:
     steps_on_windows: Mapping[int, WholeWindowsStep] = field(
         default_factory=dict, compare=False, repr=False
     )
-
-    @property
-    def rows_with_late(self) -> PlanNode:
-        """Return the rows, with late rows if a table has `late-rows`.
-
-        Raises:
-            StreamRefusal: There is such a table, but its late rows cannot reach the result.
-        """
-        if isinstance(self.late, StreamRefusal):
-            raise self.late
-        return self.late or self.rows
 
 
 def lower_stream(
@@ -118,6 +106,7 @@ def lower_stream(
     sql: str = "",
     *,
     is_taken: bool = False,
+    keeps_late_rows: bool = True,
     has_allowed_lateness: bool = False,
 ) -> StreamSteps:
     """Return the steps that compute `plan` over streams.
@@ -133,19 +122,13 @@ def lower_stream(
         sql: Text of the statement, for error positions.
         is_taken: Whether a consumer takes the rows, so that it can count them for LIMIT and end the
             stream. A table takes rows for as long as the stream runs.
+        keeps_late_rows: Whether late rows of a table with `late-rows` reach the result.
         has_allowed_lateness: Whether windows accept rows after they have fired.
 
     Raises:
-        StreamRefusal: The plan cannot be computed on a stream, or a watermark is missing.
+        StreamRefusal: The plan cannot be computed on a stream, a watermark is missing, or late rows
+            of a table with `late-rows` cannot reach the result.
     """
-
-    def lowering(late: LateSource | None) -> _StreamLowering:
-        stream_lowering = _StreamLowering(
-            catalog, time_zone, emits_updates, refusals, notes, named, late
-        )
-        stream_lowering.has_allowed_lateness = has_allowed_lateness
-        return stream_lowering
-
     named = dict(labels or {})
     order: tuple[RankOrder, ...] = ()
     limit: int | None = None
@@ -159,20 +142,21 @@ def lower_stream(
     try:
         if order:
             refuse_late_windows(plan, "sorted")
-        of_rows = lowering(None)
-        of_rows.watermark = spark_watermark(plan, catalog)
-        rows = of_rows.step(plan)
+        late = late_source(plan, catalog) if keeps_late_rows else None
+        lowering = _StreamLowering(catalog, time_zone, emits_updates, refusals, notes, named, late)
+        lowering.has_allowed_lateness = has_allowed_lateness
+        lowering.watermark = spark_watermark(plan, catalog)
+        rows = lowering.step(plan) if late is None else lowering.with_late_rows(plan)
     except StreamRefusal as refusal:
         raise refusal.place_in(sql) from refusal
-    try:
-        late = late_source(plan, catalog)
-        with_late: PlanNode | StreamRefusal | None = None
-        if late is not None:
-            with_late = lowering(late).with_late_rows(plan)
-    except StreamRefusal as refusal:
-        with_late = refusal.place_in(sql)
     return StreamSteps(
-        rows, with_late, order, limit, plan, of_rows.operators, of_rows.steps_on_windows
+        rows,
+        late is not None,
+        order,
+        limit,
+        plan,
+        lowering.operators,
+        lowering.steps_on_windows,
     )
 
 

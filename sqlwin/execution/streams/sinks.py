@@ -13,7 +13,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from planner.lowering.stream.statement_set import StreamSetSteps
 from planner.nodes.logical import Sink
 from planner.sql.build import identifier, to_sql
-from planner.streams.refusals import StreamRefusal
 from planner.streams.update_identity import update_identity
 from runtime.connectors.registry import open_table
 from runtime.engines.spark_batch.execute import dataframe
@@ -332,13 +331,11 @@ def late_tables(
 
 def _late_table(
     catalog: SessionCatalog,
-    output: LateOutput | StreamRefusal | None,
+    output: LateOutput | None,
     sink: TableSpec | None,
 ) -> LateTable | None:
     if output is None:
         return None
-    if isinstance(output, StreamRefusal):
-        raise output
     late = _late_target(catalog, output.table, output.sources)
     check_sink(late, overwrite=False, emits_updates=False)
     check_late_tables(sink, late)

@@ -84,7 +84,7 @@ def steps_in(step, kind):
 
 def late_row_targets(plan):
     """Return {operator number: target of late rows}; all operators pass others' rows through."""
-    step = lower_stream(plan, CATALOG, "UTC").rows_with_late
+    step = lower_stream(plan, CATALOG, "UTC").rows
     operators = steps_in(step, StreamWindowStep)
     assert all(operator.input.mode.carries_late_rows for operator in operators)
     return {operator.number: operator.input.mode.late_rows for operator in operators}
@@ -134,7 +134,7 @@ def test_late_rows_pass_through_ranks():
         ("window_start", "window_end"), (), order, "place",
     )  # fmt: skip
     assert late_row_targets(ranked) == {0: "too_late"}
-    step = lower_stream(ranked, CATALOG, "UTC").rows_with_late
+    step = lower_stream(ranked, CATALOG, "UTC").rows
     (rank,) = steps_in(step, RankedRows)
     assert LATE_ROW in rank.input.sql and LATE_ROW in step.sql
 
