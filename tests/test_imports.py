@@ -28,6 +28,8 @@ MAY_IMPORT = {
     "runtime.spec": "runtime.errors runtime.windows numpy pyarrow pyspark",
     # windows: no SQL, Spark or Arrow
     "runtime.windows": "runtime.errors numpy",
+    # what the planner, the oracle and help know about functions
+    "runtime.functions": "runtime.spec",
     "runtime.plan": "runtime.spec runtime.windows",
     "runtime.compute": "runtime runtime.plan runtime.spec runtime.windows numpy pyarrow",
     "runtime.scan": "runtime runtime.compute runtime.spec pyarrow",
@@ -109,7 +111,8 @@ MAY_IMPORT = {
     # the oracle of kernels and operators: only scalar expressions are the engine's
     "runtime.definition": (
         "runtime runtime.compute.arrow.evaluate runtime.compute.arrow.types "
-        "runtime.engines.local.rows runtime.plan runtime.spec runtime.windows pyarrow"
+        "runtime.engines.local.rows runtime.functions runtime.plan runtime.spec runtime.windows "
+        "pyarrow"
     ),
     "runtime.simulator": (
         "runtime runtime.compute runtime.definition runtime.engines.local runtime.local "
@@ -120,8 +123,8 @@ MAY_IMPORT = {
     "planner.sql": "planner.catalog runtime.errors runtime.shown_types runtime.spec runtime.windows sqlglot",
     "planner.nodes": "planner.catalog planner.sql runtime.plan runtime.spec runtime.windows sqlglot",
     "planner.aggregates": (
-        "planner.catalog planner.nodes planner.sql runtime.plan runtime.refusal "
-        "runtime.shown_types runtime.spec runtime.windows sqlglot"
+        "planner.catalog planner.nodes planner.sql runtime.functions runtime.plan "
+        "runtime.refusal runtime.shown_types runtime.spec runtime.windows sqlglot"
     ),
     "planner.arrow": (
         "planner.aggregates planner.catalog planner.nodes planner.sql runtime.errors "
@@ -147,8 +150,8 @@ MAY_IMPORT = {
     ),
     "planner.lowering": (
         "planner.aggregates planner.arrow planner.catalog planner.materialized planner.nodes "
-        "planner.sql planner.streams runtime.plan runtime.refusal runtime.shown_types "
-        "runtime.spec runtime.windows sqlglot"
+        "planner.sql planner.streams runtime.functions runtime.plan runtime.refusal "
+        "runtime.shown_types runtime.spec runtime.windows sqlglot"
     ),
     "planner.explain": (
         "planner planner.materialized planner.nodes planner.rules planner.sql planner.streams "
@@ -234,7 +237,7 @@ MAY_IMPORT = {
         "runtime runtime.spec sqlwin sqlwin.control sqlwin.display sqlwin.result sqlwin.session "
         "sqlwin.statements harlequin pyarrow pyspark sqlalchemy"
     ),
-    "sqlwin.help": "runtime runtime.options runtime.spec runtime.windows sqlwin.config",
+    "sqlwin.help": "runtime runtime.functions runtime.options runtime.spec runtime.windows sqlwin.config",
     "sqlwin.console": (
         "runtime runtime.spark runtime.spec sqlwin sqlwin.config sqlwin.display "
         "sqlwin.execution sqlwin.session sqlwin.statements click rich"
@@ -262,11 +265,11 @@ MAY_IMPORT = {
         "pygments rich"
     ),
     "sqlwin.cli": (
-        "planner.explain planner.sql runtime runtime.compute runtime.options runtime.spark "
-        "runtime.spark.start_workers runtime.spec sqlwin sqlwin.config sqlwin.console "
-        "sqlwin.control sqlwin.display sqlwin.engine sqlwin.execution sqlwin.help sqlwin.parts "
-        "sqlwin.repl sqlwin.result sqlwin.session sqlwin.statements click py4j pyarrow pyspark "
-        "rich"
+        "planner.explain planner.sql runtime runtime.compute runtime.functions runtime.options "
+        "runtime.spark runtime.spark.start_workers runtime.spec sqlwin sqlwin.config "
+        "sqlwin.console sqlwin.control sqlwin.display sqlwin.engine sqlwin.execution "
+        "sqlwin.help sqlwin.parts sqlwin.repl sqlwin.result sqlwin.session sqlwin.statements "
+        "click py4j pyarrow pyspark rich"
     ),
 }
 

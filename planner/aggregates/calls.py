@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from planner.aggregates.functions import SKIPS_NULLS, TIME_ORDERED, is_aggregate, pick_struct
-from planner.aggregates.texts import TEXT_FUNCTIONS, texts_by_time
+from planner.aggregates.functions import is_aggregate, is_text_list, pick_of, pick_struct
+from planner.aggregates.texts import texts_by_time
 from planner.catalog import Catalog
 from planner.nodes.logical import AggregateCall
 from planner.sql.build import alias, function_call, is_not_null, replace_call, to_sql
@@ -68,9 +68,10 @@ def calls_that_skip_nulls(select: exp.Select) -> list[exp.Expr]:
 
 def _skips_nulls(call: exp.Expr) -> bool:
     """Return whether a call ignores NULLs in Flink and keeps them in Spark."""
+    pick = pick_of(call.name.upper()) if isinstance(call, exp.Anonymous) else None
     return (
-        isinstance(call, exp.Anonymous)
-        and call.name.upper() in SKIPS_NULLS
+        pick is not None
+        and pick.skips_nulls
         and len(call.expressions) == 1
         and not isinstance(call.expressions[0], exp.IgnoreNulls | exp.RespectNulls)
     )
@@ -133,20 +134,21 @@ def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
         args = tuple(args[0].expressions)
     if len(args) == 1 and isinstance(args[0], exp.IgnoreNulls | exp.RespectNulls):
         ignore_nulls, args = isinstance(args[0], exp.IgnoreNulls), (args[0].this,)
-    by_time = function in TIME_ORDERED and not wrapped
+    pick = None if wrapped else pick_of(function)
+    by_time = pick is not None and pick.by_time
     if by_time and len(args) == 2:  # first(x, true) means first(x) IGNORE NULLS
         if not isinstance(args[1], exp.Boolean):
             by_time = False
         else:
             ignore_nulls, args = ignore_nulls or bool(args[1].this), args[:1]
     if ignore_nulls is None:
-        ignore_nulls = function in SKIPS_NULLS
+        ignore_nulls = pick is not None and pick.skips_nulls
     if by_time and ignore_nulls:
         present = is_not_null(args[0])
         condition = (
             exp.And(this=exp.Paren(this=condition), expression=present) if condition else present
         )
-    is_text = function in TEXT_FUNCTIONS and not wrapped
+    is_text = is_text_list(function) and not wrapped
     call = AggregateCall(
         name=name,
         function=f"{function} WITHIN GROUP" if wrapped else function,
@@ -159,7 +161,7 @@ def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
         order=time_column if by_time or is_text else None,
         user=inner.args["aggregate"] if isinstance(inner, UserAggregateCall) else None,
     )
-    if by_time or (function in ("MIN_BY", "MAX_BY") and len(args) == 2 and not distinct):
+    if by_time or (pick is not None and len(args) == 2 and not distinct):
         return replace(call, expr=_picking(call))
     if is_text:
         return replace(call, expr=texts_by_time(call))
@@ -168,8 +170,7 @@ def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
 
 def _picking(call: AggregateCall) -> exp.Expr:
     """Return Spark SQL that picks a value from rows, deterministically even with ties."""
-    kind = TIME_ORDERED.get(call.function, "first" if call.function == "MIN_BY" else "last")
-    pair = exp.Paren(this=pick_struct(call, kind))
+    pair = exp.Paren(this=pick_struct(call))
     return exp.Dot(this=pair, expression=exp.to_identifier("v"))
 
 

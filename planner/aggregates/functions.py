@@ -1,7 +1,7 @@
-"""Aggregate functions: how Spark SQL pre-aggregates them in a slice and how partials merge.
+"""Aggregate calls: how Spark SQL pre-aggregates them in a slice and how partials merge.
 
-`_RECIPES` has one entry per function. A function without a recipe cannot be merged from partials.
-It runs in one phase, over rows copied into their windows.
+The form of a function (`runtime.functions.aggregates`) decides. A function that is not listed there
+cannot be merged from partials. It runs in one phase, over rows copied into their windows.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from sqlglot import exp
 
 from planner.aggregates.approximate import approx_count_distinct, approx_percentile
 from planner.aggregates.intervals import from_microseconds, is_day_interval, to_microseconds
-from planner.aggregates.recipes import Recipe, call_of, with_filter
-from planner.aggregates.texts import TEXT_FUNCTIONS, listagg
+from planner.aggregates.recipes import call_of, with_filter
+from planner.aggregates.texts import listagg
 from planner.nodes.aggregate_plans import AggregatePlan, Partial
 from planner.nodes.logical import AggregateCall
 from planner.sql.build import (
@@ -28,6 +28,18 @@ from planner.sql.build import (
     named_struct,
 )
 from planner.sql.nodes import UserAggregateCall
+from runtime.functions.aggregates import AGGREGATES
+from runtime.functions.aggregates.function import (
+    Mean,
+    Merged,
+    Percentile,
+    Picked,
+    Registers,
+    Spread,
+    Takes,
+    Texts,
+    WithDistinct,
+)
 from runtime.refusal import refuse
 from runtime.shown_types import shown_type
 from runtime.spec.aggregates import (
@@ -62,18 +74,36 @@ SPARK_AGGREGATES = frozenset(
     """.upper().split()
 )
 
-# Aggregates that pick a value by the row's time. All others ignore the order of rows.
-TIME_ORDERED = {
-    "FIRST": "first",
-    "FIRST_VALUE": "first",
-    "ANY_VALUE": "first",
-    "LAST": "last",
-    "LAST_VALUE": "last",
+# Types that the forms of functions take
+_TAKES: dict[Takes, Callable[[str], bool]] = {
+    Takes.ANY: lambda _: True,
+    Takes.FLAT: is_flat_type,
+    Takes.NUMBERS: lambda type_: _is_summable(type_),
+    Takes.INTEGERS: lambda type_: _is_integer(type_),
 }
 
-# Functions that ignore NULLs by default, as in Flink; RESPECT NULLS keeps them. FIRST, LAST and
-# ANY_VALUE keep NULLs, as in Spark; Flink does not have them.
-SKIPS_NULLS = frozenset({"FIRST_VALUE", "LAST_VALUE"})
+
+def pick_of(name: str) -> Picked | None:
+    """Return how a function picks a value from the rows in order; None for other functions."""
+    function = AGGREGATES.get(name)
+    form = None if function is None else function.form
+    return form if isinstance(form, Picked) else None
+
+
+def is_text_list(name: str) -> bool:
+    """Return whether a function concatenates texts."""
+    return name in AGGREGATES and isinstance(AGGREGATES[name].form, Texts)
+
+
+def args_to_type(call: AggregateCall) -> tuple[exp.Expr, ...]:
+    """Return the arguments whose types are needed and do not follow from the call's type."""
+    function = AGGREGATES.get(call.function)
+    if function is not None and isinstance(function.form, Registers):
+        return call.args[:1]
+    if pick_of(call.function) is not None and len(call.args) == 2:
+        return call.args
+    has_star = any(arg.find(exp.Star) for arg in call.args)
+    return call.args if call.distinct and not has_star else ()
 
 
 def is_aggregate(call: exp.Expr) -> bool:
@@ -120,16 +150,35 @@ def _plan_intervals(call: AggregateCall) -> AggregatePlan:
 
 
 def _plan(call: AggregateCall) -> AggregatePlan:
-    name, recipes = call.function, _RECIPES
-    if call.distinct and call.function not in _SAME_WITH_DISTINCT:
-        name, recipes = f"{call.function}(DISTINCT)", _DISTINCT_RECIPES
-    recipe = recipes.get(call.function)
-    if recipe is None:
-        reason = f"{name} cannot be merged from partials"
-        if call.function.partition(" ")[0] in TEXT_FUNCTIONS:
+    name = call.function
+    function = AGGREGATES.get(name)
+    with_distinct = WithDistinct.SAME if function is None else function.distinct
+    is_of_set = call.distinct and with_distinct is WithDistinct.OF_SET
+    if function is None or (call.distinct and with_distinct is WithDistinct.REFUSED):
+        distinct = "(DISTINCT)" if call.distinct else ""
+        reason = f"{name}{distinct} cannot be merged from partials"
+        if is_text_list(name.partition(" ")[0]):
             reason += ", except LISTAGG(x, ','), which lists by time"
         refuse(reason)
-    return recipe(call)
+    match function.form:
+        case Merged(op) if is_of_set:
+            return _count_distinct(call) if op is MergeOp.COUNT else _sum_distinct(call)
+        case Mean() if is_of_set:
+            return _average_distinct(call)
+        case Merged() as form:
+            return _single(call, form)
+        case Mean():
+            return _average(call)
+        case Spread() as form:
+            return _moments(call, form)
+        case Picked():
+            return _pick(call)
+        case Registers():
+            return approx_count_distinct(call)
+        case Percentile():
+            return approx_percentile(call)
+        case Texts():
+            return listagg(call)
 
 
 def _check_type(call: AggregateCall, has_accumulator: bool) -> None:
@@ -141,16 +190,12 @@ def _double(value: exp.Expr) -> exp.Expr:
     return exp.Cast(this=value.copy(), to=exp.DataType.build("double"))
 
 
-def _single(op: MergeOp, function: str | None = None, *, types: Callable[[str], bool]) -> Recipe:
-    """Build a recipe for an aggregate that is its own partial and is merged by one accumulator."""
-
-    def recipe(call: AggregateCall) -> AggregatePlan:
-        _check_type(call, types(call.type))
-        name = f"{call.name}$0"
-        partial = Partial(name, call_of(function or call.function, call, *call.args))
-        return AggregatePlan(call, (partial,), (Merge((name,), op),), column(name))
-
-    return recipe
+def _single(call: AggregateCall, form: Merged) -> AggregatePlan:
+    """Plan an aggregate that is its own partial and is merged by one accumulator."""
+    _check_type(call, _TAKES[form.takes](call.type))
+    name = f"{call.name}$0"
+    partial = Partial(name, call_of(form.partial or call.function, call, *call.args))
+    return AggregatePlan(call, (partial,), (Merge((name,), form.op),), column(name))
 
 
 def _average(call: AggregateCall) -> AggregatePlan:
@@ -276,63 +321,54 @@ def _user(call: AggregateCall, aggregate: UserAggregate) -> AggregatePlan:
     return AggregatePlan(call, (partial,), (accumulator,), column(output.name))
 
 
-def _moments(divisor: int, root: bool) -> Recipe:
-    """Build the recipe of VAR and STDDEV from count, mean and M2.
-
-    `divisor` is 0 for POP and 1 for SAMP.
-    """
-
-    def recipe(call: AggregateCall) -> AggregatePlan:
-        (value,) = call.args
-        _check_type(call, call.type == "double")
-        names = tuple(f"{call.name}${part}" for part in ("count", "mean", "m2"))
-        x = _double(value)
-        # Spark merges (count, mean, M2) with the same formula but exposes only the final value.
-        m2 = exp.Mul(this=call_of("VAR_POP", call, x), expression=call_of("COUNT", call, x))
-        partials = (
-            Partial(names[0], call_of("COUNT", call, x)),
-            Partial(names[1], call_of("AVG", call, x)),
-            Partial(names[2], m2),
-        )
-        count: exp.Expr = column(names[0])
-        if divisor:
-            count = exp.Paren(this=exp.Sub(this=count, expression=literal(divisor)))
-        variance: exp.Expr = exp.Div(this=column(names[2]), expression=count)
-        if root:
-            variance = function_call("SQRT", variance)
-        enough = exp.GT(this=column(names[0]), expression=literal(divisor))
-        return AggregatePlan(call, partials, (MergeMoments(names),), _when(enough, variance))
-
-    return recipe
+def _moments(call: AggregateCall, form: Spread) -> AggregatePlan:
+    """Plan VAR and STDDEV from count, mean and M2."""
+    (value,) = call.args
+    _check_type(call, call.type == "double")
+    names = tuple(f"{call.name}${part}" for part in ("count", "mean", "m2"))
+    x = _double(value)
+    # Spark merges (count, mean, M2) with the same formula but exposes only the final value.
+    m2 = exp.Mul(this=call_of("VAR_POP", call, x), expression=call_of("COUNT", call, x))
+    partials = (
+        Partial(names[0], call_of("COUNT", call, x)),
+        Partial(names[1], call_of("AVG", call, x)),
+        Partial(names[2], m2),
+    )
+    count: exp.Expr = column(names[0])
+    if form.less:
+        count = exp.Paren(this=exp.Sub(this=count, expression=literal(form.less)))
+    variance: exp.Expr = exp.Div(this=column(names[2]), expression=count)
+    if form.is_root:
+        variance = function_call("SQRT", variance)
+    enough = exp.GT(this=column(names[0]), expression=literal(form.less))
+    return AggregatePlan(call, partials, (MergeMoments(names),), _when(enough, variance))
 
 
-def _pick(kind: str) -> Recipe:
-    """Build a recipe that picks a value from the first or last row; the value breaks ties.
+def _pick(call: AggregateCall) -> AggregatePlan:
+    """Plan the value of the first or last row; the value breaks ties.
 
     MIN_BY and MAX_BY take the order as an argument and skip rows where it is NULL. The FIRST and
     LAST family orders by the row's time.
     """
-
-    def recipe(call: AggregateCall) -> AggregatePlan:
-        if call.order is None and len(call.args) != 2:
-            refuse(f"{call.function} has no defined order")
-        _check_type(call, is_flat_type(call.type))
-        for type_ in call.arg_types:
-            if not is_flat_type(type_):
-                refuse(f"{call.function} by {type_} cannot be merged from partials")
-        names = (f"{call.name}$order", f"{call.name}$value")
-        partial = Partial(f"{call.name}$0", pick_struct(call, kind), names)
-        return AggregatePlan(call, (partial,), (Pick(names, kind == "last"),), column(names[1]))
-
-    return recipe
+    if call.order is None and len(call.args) != 2:
+        refuse(f"{call.function} has no defined order")
+    _check_type(call, is_flat_type(call.type))
+    for type_ in call.arg_types:
+        if not is_flat_type(type_):
+            refuse(f"{call.function} by {type_} cannot be merged from partials")
+    names = (f"{call.name}$order", f"{call.name}$value")
+    partial = Partial(f"{call.name}$0", pick_struct(call), names)
+    pick = pick_of(call.function)
+    assert pick is not None
+    return AggregatePlan(call, (partial,), (Pick(names, pick.is_last),), column(names[1]))
 
 
-def pick_struct(call: AggregateCall, kind: str) -> exp.Expr:
+def pick_struct(call: AggregateCall) -> exp.Expr:
     """Return the first or last struct of order `o` and value `v`, skipping NULL orders."""
+    pick = pick_of(call.function)
+    assert pick is not None
     order = call.args[1] if call.order is None else column(call.order)
-    extreme = function_call(
-        "MIN" if kind == "first" else "MAX", named_struct(o=order, v=call.args[0])
-    )
+    extreme = function_call("MAX" if pick.is_last else "MIN", named_struct(o=order, v=call.args[0]))
     condition = is_not_null(order)
     if call.condition is not None:
         condition = exp.And(this=exp.Paren(this=call.condition.copy()), expression=condition)
@@ -349,43 +385,3 @@ def _is_summable(type_: str) -> bool:
 
 def _is_integer(type_: str) -> bool:
     return type_ in ("tinyint", "smallint", "int", "bigint")
-
-
-def _any_type(type_: str) -> bool:
-    return True
-
-
-_RECIPES: dict[str, Recipe] = {
-    **dict.fromkeys(("COUNT", "COUNT_IF"), _single(MergeOp.COUNT, types=_any_type)),
-    "SUM": _single(MergeOp.SUM, types=_is_summable),
-    "MIN": _single(MergeOp.MIN, types=is_flat_type),
-    "MAX": _single(MergeOp.MAX, types=is_flat_type),
-    **dict.fromkeys(("BOOL_AND", "EVERY"), _single(MergeOp.MIN, "MIN", types=is_flat_type)),
-    **dict.fromkeys(("BOOL_OR", "SOME", "ANY"), _single(MergeOp.MAX, "MAX", types=is_flat_type)),
-    "BIT_AND": _single(MergeOp.BIT_AND, types=_is_integer),
-    "BIT_OR": _single(MergeOp.BIT_OR, types=_is_integer),
-    "BIT_XOR": _single(MergeOp.BIT_XOR, types=_is_integer),
-    **dict.fromkeys(("AVG", "MEAN"), _average),
-    "VAR_POP": _moments(0, root=False),
-    **dict.fromkeys(("VAR_SAMP", "VARIANCE"), _moments(1, root=False)),
-    "STDDEV_POP": _moments(0, root=True),
-    **dict.fromkeys(("STDDEV_SAMP", "STDDEV", "STD"), _moments(1, root=True)),
-    "APPROX_COUNT_DISTINCT": approx_count_distinct,
-    **dict.fromkeys(("APPROX_PERCENTILE", "PERCENTILE_APPROX"), approx_percentile),
-    "MIN_BY": _pick("first"),
-    "MAX_BY": _pick("last"),
-    **dict.fromkeys(TEXT_FUNCTIONS, listagg),
-    **{function: _pick(kind) for function, kind in TIME_ORDERED.items()},
-}
-
-_DISTINCT_RECIPES: dict[str, Recipe] = {
-    "COUNT": _count_distinct,
-    "SUM": _sum_distinct,
-    **dict.fromkeys(("AVG", "MEAN"), _average_distinct),
-    **dict.fromkeys(TEXT_FUNCTIONS, listagg),
-}
-
-# Aggregates that ignore how many times a value occurs
-_SAME_WITH_DISTINCT = frozenset("MIN MAX BOOL_AND EVERY BOOL_OR SOME ANY BIT_AND BIT_OR".split())
-
-MERGEABLE_FUNCTIONS = frozenset(_RECIPES)

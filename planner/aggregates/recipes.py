@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sqlglot import exp
 
-from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.logical import AggregateCall
-
-# Function that builds the two-phase form of a call, or raises `Refused`
-Recipe = Callable[[AggregateCall], AggregatePlan]
 
 
 def call_of(function: str, call: AggregateCall, *args: exp.Expr) -> exp.Expr:

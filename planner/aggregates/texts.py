@@ -19,8 +19,6 @@ from runtime.refusal import refuse
 from runtime.spec.aggregates import ListAgg
 from runtime.spec.table import Column
 
-TEXT_FUNCTIONS = frozenset({"LISTAGG", "STRING_AGG"})
-
 
 def listagg(call: AggregateCall) -> AggregatePlan:
     """Plan LISTAGG([DISTINCT] x [, separator]), which skips NULLs."""

@@ -13,6 +13,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in
+from planner.aggregates.functions import args_to_type
 from planner.binder.grouping_block import GroupingBlock
 from planner.binder.grouping_sets import (
     check_grouping_calls,
@@ -257,7 +258,7 @@ def _aggregate(
     items: list[exp.Expr] = [alias(key.expr, key.name) for key in keys]
     items += [alias(call.expr, call.name) for call in calls]
     n_columns = len(items)
-    values = [value for call in calls for value in _values_to_type(call)]
+    values = [value for call in calls for value in args_to_type(call)]
     items += [alias(function_call("FIRST", value), f"$value{i}") for i, value in enumerate(values)]
     group = exp.Group(expressions=[key.expr.copy() for key in keys]) if keys else None
     typed = relations.select(items, below, group=group)
@@ -269,18 +270,8 @@ def _aggregate(
         replace(
             call,
             type=types[call.name],
-            arg_types=tuple(next(value_types) for _ in _values_to_type(call)),
+            arg_types=tuple(next(value_types) for _ in args_to_type(call)),
         )
         for call in calls
     )
     return Aggregate(schema, below, tuple(keys), typed_calls)
-
-
-def _values_to_type(call: AggregateCall) -> tuple[exp.Expr, ...]:
-    """Return the arguments whose types are needed and do not follow from the call's type."""
-    if call.function == "APPROX_COUNT_DISTINCT":
-        return call.args[:1]
-    if call.function in ("MIN_BY", "MAX_BY") and len(call.args) == 2:
-        return call.args
-    has_star = any(arg.find(exp.Star) for arg in call.args)
-    return call.args if call.distinct and not has_star else ()

@@ -20,8 +20,8 @@ from planner.nodes.logical import (
     WindowTableFunction,
 )
 from planner.sql.build import column
+from runtime.functions.aggregates import AGGREGATES
 from runtime.plan.definition import (
-    DEFINED_AGGREGATES,
     DefinedCall,
     DefinedGroups,
     DefinedVersions,
@@ -132,7 +132,8 @@ class _DefinitionLowering(GivenTablesLowering):
         columns: list[tuple[str, Expression]],
     ) -> DefinedCall:
         """Return a call, and add the columns that it reads."""
-        if call.user is not None or call.function not in DEFINED_AGGREGATES:
+        function = AGGREGATES.get(call.function)
+        if call.user is not None or function is None or not function.is_exact:
             refuse(f"{call.function} has no definition here")
         args = () if any(arg.is_star for arg in call.args) else call.args
         names = tuple(f"$arg{number}_{place}" for place in range(len(args)))

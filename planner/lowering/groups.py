@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in, canonical, read_call
-from planner.aggregates.functions import plan_aggregate
+from planner.aggregates.functions import args_to_type, plan_aggregate
 from planner.aggregates.shared_partials import share_partials
 from planner.arrow.scan_rows import (
     RowsOfScan,
@@ -26,8 +26,6 @@ from planner.sql.build import (
 )
 from planner.sql.types.output_schema import output_schema
 from runtime.refusal import refuse
-
-_TYPED_BY_ARGUMENT = frozenset({"APPROX_COUNT_DISTINCT", "MIN_BY", "MAX_BY"})
 
 
 def aggregated(
@@ -89,8 +87,5 @@ def _read_call(node: exp.Expr, name: str, scan: RowsOfScan) -> AggregateCall:
     if schema is None:
         refuse(f"{to_sql(node)} is not supported by the scan")
     call = replace(call, type=schema[0].type)
-    has_star = any(arg.find(exp.Star) for arg in call.args)
-    if has_star or not (call.distinct or call.function in _TYPED_BY_ARGUMENT):
-        return call
-    types = tuple(scan.expression(arg, has_tables=False).type for arg in call.args)
-    return replace(call, arg_types=types)
+    types = (scan.expression(arg, has_tables=False).type for arg in args_to_type(call))
+    return replace(call, arg_types=tuple(types))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import cmp_to_key, reduce
+from functools import cmp_to_key, partial
 from typing import Any
 
 from runtime.definition.order import compare, key_of, sorted_places
+from runtime.functions.aggregates import AGGREGATES
+from runtime.functions.aggregates.function import Mean, Picked
 from runtime.plan.definition import DefinedCall
 from runtime.spec.expressions import RankOrder
 
@@ -40,17 +42,22 @@ def result_of(call: DefinedCall, rows: Sequence[Sequence[Any]], columns: Sequenc
         return sum(row[0] is True for row in args)
     if call.order is not None:
         args = [[row[places[call.args[0]]], row[places[call.order]]] for row in rows]
-    if call.order is not None or call.function in ("MIN_BY", "MAX_BY"):
-        return _pick(args, is_last=call.function in ("LAST", "LAST_VALUE", "MAX_BY"))
+    function = AGGREGATES[call.function]
+    if isinstance(function.form, Picked):
+        return _pick(args, is_last=function.form.is_last)
     present = [row for row in args if None not in row]
     if call.is_distinct:
         present = list({tuple(map(key_of, row)): row for row in reversed(present)}.values())
     if call.function == "COUNT":
         return len(present)
     values = [row[0] for row in present]
-    if call.function in ("SUM", "AVG", "MEAN"):
+    if isinstance(function.form, Mean) or function.definition is sum:
         return _sum_or_average(call, values)
-    return _FUNCTIONS[call.function](values) if values else None
+    definition = function.definition
+    assert definition is not None
+    if definition in (min, max):
+        definition = partial(definition, key=_by_value)
+    return definition(values) if values else None
 
 
 def _sum_or_average(call: DefinedCall, values: Values) -> Any:
@@ -107,36 +114,3 @@ def _pick(args: Sequence[Values], *, is_last: bool) -> Any:
         return None
     orders = [RankOrder(name, is_descending=is_last, nulls_first=not is_last) for name in "ov"]
     return rows[sorted_places(orders, [(order, value) for value, order in rows])[0]][0]
-
-
-def _moment(values: Values, *, less: int, is_root: bool) -> float | None:
-    """Return the variance or the standard deviation; `less` is 1 for a sample."""
-    n_rows = len(values)
-    if n_rows <= less:
-        return None
-    if not all(math.isfinite(value) for value in values):
-        return math.nan
-    exact = [Fraction(value) for value in values]
-    mean = sum(exact, Fraction(0)) / n_rows
-    variance = float(sum(((value - mean) ** 2 for value in exact), Fraction(0)) / (n_rows - less))
-    return math.sqrt(variance) if is_root else variance
-
-
-_FUNCTIONS: dict[str, Callable[[Values], Any]] = {
-    "MIN": lambda values: min(values, key=_by_value),
-    "MAX": lambda values: max(values, key=_by_value),
-    "BOOL_AND": all,
-    "EVERY": all,
-    "BOOL_OR": any,
-    "SOME": any,
-    "ANY": any,
-    "BIT_AND": lambda values: reduce(lambda a, b: a & b, values),
-    "BIT_OR": lambda values: reduce(lambda a, b: a | b, values),
-    "BIT_XOR": lambda values: reduce(lambda a, b: a ^ b, values),
-    "VAR_POP": lambda values: _moment(values, less=0, is_root=False),
-    "VAR_SAMP": lambda values: _moment(values, less=1, is_root=False),
-    "VARIANCE": lambda values: _moment(values, less=1, is_root=False),
-    "STDDEV_POP": lambda values: _moment(values, less=0, is_root=True),
-    "STDDEV_SAMP": lambda values: _moment(values, less=1, is_root=True),
-    "STDDEV": lambda values: _moment(values, less=1, is_root=True),
-}

@@ -62,13 +62,3 @@ class DefinedGroups(PlanNode):
     input: PlanNode
     keys: tuple[str, ...]
     calls: tuple[DefinedCall, ...]
-
-
-# Aggregates that `runtime.definition.aggregates` computes
-DEFINED_AGGREGATES = frozenset(
-    """
-    ANY ANY_VALUE AVG BIT_AND BIT_OR BIT_XOR BOOL_AND BOOL_OR COUNT COUNT_IF EVERY FIRST FIRST_VALUE
-    LAST LAST_VALUE MAX MAX_BY MEAN MIN MIN_BY SOME STDDEV STDDEV_POP STDDEV_SAMP SUM VARIANCE
-    VAR_POP VAR_SAMP
-    """.split()
-)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from runtime.functions.aggregates import AGGREGATES
+from runtime.functions.aggregates.function import Percentile, Texts
 from sqlwin.console.scripts import Script
 
 _STATEMENT = re.compile(
@@ -39,13 +41,15 @@ _COMPUTED = frozenset(
     dayofweek dayofyear endswith extract floor hour lcase len length lower ltrim minute month
     quarter replace reverse rtrim second shiftright startswith substr substring trim ucase upper
     weekday weekofyear year
-    count count_if sum min max avg mean bool_and every bool_or some any bit_and bit_or bit_xor
-    var_pop var_samp variance stddev_pop stddev_samp stddev std approx_count_distinct min_by max_by
-    first first_value last last_value any_value row_number rank dense_rank
+    row_number rank dense_rank
     all and as between by case char cube decimal distinct else filter from having in interval is
     join like not on options or order over partition select sets then rollup union using values
     varchar watermark when where with
     """.split()
+).union(
+    name.lower()
+    for name, function in AGGREGATES.items()
+    if not isinstance(function.form, Percentile | Texts)
 )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from runtime.errors import CatalogError, nearest
+from runtime.functions.aggregates import AGGREGATES as MERGED
+from runtime.functions.aggregates.function import MergedFunction
 from runtime.windows import FUNCTIONS as KINDS
 from runtime.windows import Window
 from runtime.windows.arguments import WindowKind
@@ -87,92 +89,28 @@ WINDOWS: Mapping[str, FunctionHelp] = {
 }
 
 
-def _aggregate(signature: str, summary: str, text: str = "", like: str = "") -> FunctionHelp:
-    name = signature.partition("(")[0]
-    example = _AGGREGATED.format(call=like or signature)
-    return FunctionHelp(name, signature, summary, text, example, aggregate_picture(name))
-
-
 _AGGREGATED = """\
 SELECT window_start, window_end, item, {call} AS value
 FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
 GROUP BY window_start, window_end, item;"""
 
-_BY_TIME = """\
-In order of the window's time column, then by value. IGNORE NULLS skips NULLs."""
 
-_BY_TIME_NO_NULLS = """\
-In order of the window's time column, then by value. NULLs are skipped, as in Flink, unless
-RESPECT NULLS is given."""
+def _aggregate(function: MergedFunction) -> FunctionHelp:
+    return FunctionHelp(
+        function.name,
+        function.signature,
+        function.summary,
+        function.text,
+        _AGGREGATED.format(call=f"{function.name}({function.example})"),
+        aggregate_picture(function),
+    )
+
 
 # Aggregates that are merged from slices. For Spark's other aggregates, rows are copied into their
 # windows.
 AGGREGATES: dict[str, FunctionHelp] = {
-    function.name: function
-    for function in (
-        _aggregate(
-            "COUNT(*)",
-            "number of rows",
-            "COUNT(x) counts rows in which x is not NULL, COUNT(DISTINCT x) distinct values.",
-        ),
-        _aggregate("COUNT_IF(condition)", "number of rows that meet a condition", "",
-                   "COUNT_IF(price > 100)"),
-        _aggregate("APPROX_COUNT_DISTINCT(x [, error])", "approximate number of distinct values",
-                   "The average error is 5 %, or the error given as an argument, as in Spark.",
-                   "APPROX_COUNT_DISTINCT(bidder)"),
-        _aggregate("APPROX_PERCENTILE(x, percentage [, accuracy])",
-                   "approximate percentile",
-                   "The percentage is from 0 to 1, or an ARRAY of them for an ARRAY of results.\n"
-                   "The rank is off by at most 1 / accuracy of the values (default 10000).",
-                   "APPROX_PERCENTILE(price, 0.95)"),
-        _aggregate("PERCENTILE_APPROX(x, percentage [, accuracy])",
-                   "alias of APPROX_PERCENTILE", "", "PERCENTILE_APPROX(price, 0.95)"),
-        _aggregate("SUM(x)", "sum",
-                   "NULL if every x is NULL. Integer overflow is an error.\n"
-                   "SUM(DISTINCT x) adds each value once.", "SUM(price)"),
-        _aggregate("AVG(x)", "mean",
-                   "NULL if every x is NULL. AVG(DISTINCT x) uses each value once.", "AVG(price)"),
-        _aggregate("MEAN(x)", "mean; alias of AVG", "", "MEAN(price)"),
-        _aggregate("MIN(x)", "minimum", "", "MIN(price)"),
-        _aggregate("MAX(x)", "maximum", "", "MAX(price)"),
-        _aggregate("MIN_BY(x, y)", "x of the row with the minimum y", "", "MIN_BY(bidder, price)"),
-        _aggregate("MAX_BY(x, y)", "x of the row with the maximum y", "", "MAX_BY(bidder, price)"),
-        _aggregate("FIRST_VALUE(x)", "first x", _BY_TIME_NO_NULLS, "FIRST_VALUE(price)"),
-        _aggregate("LAST_VALUE(x)", "last x", _BY_TIME_NO_NULLS, "LAST_VALUE(price)"),
-        _aggregate("FIRST(x)", "x of the first row", _BY_TIME, "FIRST(price)"),
-        _aggregate("LAST(x)", "x of the last row", _BY_TIME, "LAST(price)"),
-        _aggregate("ANY_VALUE(x)", "any x (sqlwin: x of the first row)", _BY_TIME,
-                   "ANY_VALUE(price)"),
-        _aggregate("LISTAGG(x [, separator])", "texts concatenated in time order",
-                   "The default separator is a comma. Texts of the same time are sorted. NULLs\n"
-                   "are skipped. NULL if every x is NULL.",
-                   "LISTAGG(bidder, ', ')"),
-        _aggregate("STRING_AGG(x [, separator])",
-                   "texts concatenated as by LISTAGG, by default without a separator", "",
-                   "STRING_AGG(bidder, ', ')"),
-        _aggregate("VAR_POP(x)", "population variance", "", "VAR_POP(price)"),
-        _aggregate("VAR_SAMP(x)", "sample variance (n - 1)", "NULL for a single value.",
-                   "VAR_SAMP(price)"),
-        _aggregate("VARIANCE(x)", "alias of VAR_SAMP", "", "VARIANCE(price)"),
-        _aggregate("STDDEV_POP(x)", "population standard deviation", "",
-                   "STDDEV_POP(price)"),
-        _aggregate("STDDEV_SAMP(x)", "sample standard deviation (n - 1)",
-                   "NULL for a single value.", "STDDEV_SAMP(price)"),
-        _aggregate("STDDEV(x)", "alias of STDDEV_SAMP", "", "STDDEV(price)"),
-        _aggregate("STD(x)", "alias of STDDEV_SAMP", "", "STD(price)"),
-        _aggregate("BOOL_AND(x)", "whether every x is true", "NULLs are skipped.",
-                   "BOOL_AND(price > 100)"),
-        _aggregate("EVERY(x)", "alias of BOOL_AND", "", "EVERY(price > 100)"),
-        _aggregate("BOOL_OR(x)", "whether any x is true", "NULLs are skipped.",
-                   "BOOL_OR(price > 100)"),
-        _aggregate("SOME(x)", "alias of BOOL_OR", "", "SOME(price > 100)"),
-        _aggregate("ANY(x)", "alias of BOOL_OR", "", "ANY(price > 100)"),
-        _aggregate("BIT_AND(x)", "bitwise AND of integers", "", "BIT_AND(flags)"),
-        _aggregate("BIT_OR(x)", "bitwise OR of integers", "", "BIT_OR(flags)"),
-        _aggregate("BIT_XOR(x)", "bitwise exclusive OR of integers", "",
-                   "BIT_XOR(flags)"),
-    )
-}  # fmt: skip
+    name: _aggregate(function) for name, function in MERGED.items()
+}
 
 _PROPERTIES = {
     "START": "start of the window of GROUP BY",

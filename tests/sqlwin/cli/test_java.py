@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from planner.aggregates.functions import MERGEABLE_FUNCTIONS
 from planner.arrow.functions import FUNCTION_NAMES
 from sqlwin.cli.java import _COMPUTED, may_need_no_spark
 from sqlwin.console.scripts import Script
@@ -57,6 +56,5 @@ def test_java_starts_at_once_on_a_chosen_master() -> None:
 
 
 def test_all_functions_of_this_process_are_listed() -> None:
-    left_to_spark = {"LISTAGG", "STRING_AGG", "APPROX_PERCENTILE", "PERCENTILE_APPROX"}
-    listed = {name.lower() for name in (*FUNCTION_NAMES, *MERGEABLE_FUNCTIONS - left_to_spark)}
+    listed = {name.lower() for name in FUNCTION_NAMES}
     assert listed - _COMPUTED == set()

@@ -1,0 +1,1 @@
+"""Functions with all that the planner, the runtime and help know about them."""

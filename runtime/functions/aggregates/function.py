@@ -1,0 +1,135 @@
+"""What is known about an aggregate function, and the forms of its partials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from runtime.spec.aggregates import MergeOp
+
+# Values of the rows of a group, none of them NULL; at least one
+Values: TypeAlias = list[Any]
+
+
+class Takes(StrEnum):
+    """Types of results with which partials can be merged."""
+
+    ANY = "any"
+    FLAT = "flat"  # no arrays, maps and structs
+    NUMBERS = "numbers"  # those of a sum: BIGINT, DOUBLE, decimals
+    INTEGERS = "integers"
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The function is its own partial, merged value by value.
+
+    Attributes:
+        op: Operation that merges.
+        takes: Types of the result.
+        partial: Spark's function for the partial. Empty: the function itself.
+    """
+
+    op: MergeOp
+    takes: Takes
+    partial: str = ""
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Sum and count, divided at the end."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Count, mean and the sum of squared distances from it.
+
+    Attributes:
+        less: Subtracted from the count before the division: 1 for a sample.
+        is_root: Whether the result is the square root.
+    """
+
+    less: int
+    is_root: bool
+
+
+@dataclass(frozen=True)
+class Picked:
+    """The value of the row that is first or last in order; the value breaks ties.
+
+    Attributes:
+        is_last: Whether it is the last row.
+        by_time: Whether the order is the row's time. Otherwise it is the second argument.
+        skips_nulls: Whether NULLs are skipped unless RESPECT NULLS is given.
+    """
+
+    is_last: bool
+    by_time: bool = True
+    skips_nulls: bool = False
+
+
+@dataclass(frozen=True)
+class Registers:
+    """Registers of a HyperLogLog sketch."""
+
+
+@dataclass(frozen=True)
+class Percentile:
+    """The values of a slice, thinned out to an accuracy."""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The texts of a slice with their times."""
+
+
+Form: TypeAlias = Merged | Mean | Spread | Picked | Registers | Percentile | Texts
+
+
+class WithDistinct(StrEnum):
+    """How DISTINCT changes the partials."""
+
+    REFUSED = "refused"
+    SAME = "same"  # the result ignores how many times a value occurs
+    OF_SET = "of set"  # computed from the set of values
+
+
+@dataclass(frozen=True)
+class MergedFunction:
+    """An aggregate function that is merged from slices.
+
+    Attributes:
+        name: Name in upper case.
+        form: How rows become partials, and partials the result.
+        summary: Description in a few words, for help.
+        parameters: Parameters, as in `x [, separator]`.
+        text: Description in sentences, in lines.
+        example: Arguments of the example query. Empty: `price`.
+        drawn: Arguments of the picture, whose rows have columns x and y.
+        definition: Result by definition, for the picture and the oracle. None: the form says it.
+        is_exact: Whether the result equals the definition, so that the oracle judges it.
+        distinct: How DISTINCT changes the partials.
+    """
+
+    name: str
+    form: Form
+    summary: str
+    parameters: str = "x"
+    text: str = ""
+    example: str = "price"
+    drawn: str = "x"
+    definition: Callable[[Values], Any] | None = None
+    is_exact: bool = True
+    distinct: WithDistinct = WithDistinct.REFUSED
+
+    def alias(self, name: str, summary: str = "", **changes: Any) -> MergedFunction:
+        """Return the same function under another name."""
+        summary = summary or f"alias of {self.name}"
+        return replace(self, name=name, summary=summary, text="", **changes)
+
+    @property
+    def signature(self) -> str:
+        """Name and parameters."""
+        return f"{self.name}({self.parameters})"
