@@ -133,6 +133,10 @@ class Session:
         Raises:
             ExecutionError: The session is closed or its Spark was stopped.
         """
+        self._check_open()
+        return self._opened_runner
+
+    def _check_open(self) -> None:
         if self._is_closed:
             raise ExecutionError(
                 "the session is closed", hint="use sqlwin.connect() to open a new session"
@@ -141,7 +145,6 @@ class Session:
             raise ExecutionError(
                 "the session's Spark has stopped", hint="use sqlwin.connect() to open a new session"
             )
-        return self._opened_runner
 
     def __repr__(self) -> str:
         """Return the Spark master and the numbers of tables and running streams."""
@@ -476,6 +479,7 @@ class Session:
         Raises:
             SetupError: The port is in use.
         """
+        self._check_open()
         if self._page is not None and port is not None and port not in (0, self._page.port):
             self._page.close()
         self._page = cast("Page", load_part("page")(self, port))
