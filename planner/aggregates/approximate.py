@@ -1,4 +1,4 @@
-"""Approximate aggregates: APPROX_COUNT_DISTINCT and APPROX_PERCENTILE.
+"""Sketches and percentiles: APPROX_COUNT_DISTINCT, APPROX_PERCENTILE, PERCENTILE, MEDIAN.
 
 APPROX_COUNT_DISTINCT keeps the registers of Spark's own sketch for each slice. One integer encodes
 a register and its rank, and Catalyst collects the set of these integers. APPROX_PERCENTILE collects
@@ -23,8 +23,9 @@ from planner.sql.build import (
     is_number_literal,
     literal,
 )
+from runtime.functions.aggregates.function import Percentile
 from runtime.refusal import refuse
-from runtime.spec.aggregates import ApproxCountDistinct, ApproxPercentile
+from runtime.spec.aggregates import ApproxCountDistinct, ApproxPercentile, ExactPercentile
 from runtime.spec.table import Column
 
 # Spark's default relative standard deviation, overridden by the second argument
@@ -73,6 +74,21 @@ def approx_percentile(call: AggregateCall) -> AggregatePlan:
     output = Column(f"{call.name}$percentile", call.type)
     percentile = ApproxPercentile((partial.name,), output, int(accuracy), percentages)
     return AggregatePlan(call, (partial,), (percentile,), column(f"{call.name}$percentile"))
+
+
+def exact_percentile(call: AggregateCall, form: Percentile) -> AggregatePlan:
+    """Plan MEDIAN(x) or PERCENTILE(x, percentage) from all values of slices, as doubles."""
+    n_args = 1 if form.percentage is not None else 2
+    if len(call.args) != n_args or call.type != "double":
+        refuse(f"{call.text} cannot be merged from partials")
+    percentage = form.percentage if form.percentage is not None else _number(call.args[1])
+    if percentage is None or not 0 <= percentage <= 1:
+        refuse(f"{call.text} can only be merged with a constant percentage from 0 to 1")
+    value = exp.Cast(this=call.args[0].copy(), to=exp.DataType.build("double"))
+    partial = Partial(f"{call.name}$values", call_of("COLLECT_LIST", call, value))
+    output = Column(f"{call.name}$percentile", "double")
+    percentile = ExactPercentile((partial.name,), output, percentage)
+    return AggregatePlan(call, (partial,), (percentile,), column(output.name))
 
 
 def _has_percentile(type_: str) -> bool:

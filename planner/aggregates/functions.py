@@ -12,7 +12,11 @@ from typing import NotRequired, TypedDict
 
 from sqlglot import exp
 
-from planner.aggregates.approximate import approx_count_distinct, approx_percentile
+from planner.aggregates.approximate import (
+    approx_count_distinct,
+    approx_percentile,
+    exact_percentile,
+)
 from planner.aggregates.intervals import from_microseconds, is_day_interval, to_microseconds
 from planner.aggregates.recipes import call_of, with_filter
 from planner.aggregates.texts import listagg
@@ -175,6 +179,8 @@ def _plan(call: AggregateCall) -> AggregatePlan:
             return _pick(call)
         case Registers():
             return approx_count_distinct(call)
+        case Percentile(is_exact=True) as form:
+            return exact_percentile(call, form)
         case Percentile():
             return approx_percentile(call)
         case Texts():

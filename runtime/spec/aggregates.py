@@ -16,6 +16,8 @@ from runtime.windows import Window
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _MAX_DECIMAL_DIGITS = 38
+# Accuracy of summaries with which no value is left out: more values do not fit memory
+KEEPS_ALL = 1 << 40
 
 
 class MergeOp(StrEnum):
@@ -319,6 +321,31 @@ class ApproxPercentile(OfValues):
 
 
 @dataclass(frozen=True)
+class ExactPercentile(OfValues):
+    """Percentile of all values, interpolated between two of them.
+
+    Attributes:
+        percentage: Value from 0 to 1.
+    """
+
+    percentage: float
+
+    name = "PERCENTILE"
+
+    @property
+    def merge_args(self) -> tuple[str, ...]:
+        return (*self.columns, f"{self.percentage:g}")
+
+    @property
+    def condenses_to(self) -> int:
+        return KEEPS_ALL
+
+    @property
+    def collector(self) -> Accumulator:
+        return AllValues(self.columns, KEEPS_ALL)
+
+
+@dataclass(frozen=True)
 class ListAgg(OfValues):
     """Texts of a window in order of time, see `runtime.compute.values.texts`.
 
@@ -453,6 +480,13 @@ class Summaries(Accumulator):
 
     def covers(self, other: Accumulator) -> bool:
         return not isinstance(other, Summaries) or self.accuracy >= other.accuracy
+
+
+@dataclass(frozen=True)
+class AllValues(Summaries):
+    """Summaries so accurate that they keep all values."""
+
+    is_growing = True
 
 
 def sum_type(arg: str) -> str:

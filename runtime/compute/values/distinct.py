@@ -53,6 +53,7 @@ from runtime.spec.aggregates import (
     ApproxCountDistinct,
     ApproxPercentile,
     Distinct,
+    ExactPercentile,
     ListAgg,
     MergeOp,
     OfValues,
@@ -117,10 +118,14 @@ def distinct_aggregates(
         if not isinstance(spec, OfValues):
             continue
         (name,) = spec.columns
-        if isinstance(spec, ApproxPercentile):
+        if isinstance(spec, ApproxPercentile | ExactPercentile):
             if name not in percentiles:
                 percentiles[name] = RangePercentiles(slices.values[name], len(slices))
-            aggregates[spec] = _ApproximatePercentile(percentiles[name], spec)
+            aggregates[spec] = (
+                _ApproximatePercentile(percentiles[name], spec)
+                if isinstance(spec, ApproxPercentile)
+                else _InterpolatedPercentile(percentiles[name], spec.percentage)
+            )
             continue
         if isinstance(spec, ListAgg):
             if name not in texts:
@@ -271,6 +276,33 @@ class _ApproximatePercentile(DistinctAggregate):
         lengths = np.where(is_empty, 0, len(positions))
         values = distinct.take(pa.array(position)).cast(self._type.value_type)
         return list_array(lengths, values, self._type, is_empty)
+
+
+class _InterpolatedPercentile(DistinctAggregate):
+    """PERCENTILE and MEDIAN of doubles, with the arithmetic of Spark; NULL without values."""
+
+    def __init__(self, percentiles: RangePercentiles, percentage: float) -> None:
+        self._percentiles = percentiles
+        self._percentage = percentage
+
+    def window_results(
+        self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
+    ) -> pa.Array:
+        counts = self._percentiles.counts(oldest_slice, newest_slice)
+        position = self._percentage * (np.maximum(counts, 1) - 1)
+        low, high = np.floor(position), np.ceil(position)
+        at_low, at_high = (
+            self._percentiles.value_at_rank(oldest_slice, newest_slice, side.astype(np.int64) + 1)
+            for side in (low, high)
+        )
+        values = float64_values(self._percentiles.distinct)
+        if len(values) == 0:
+            return pa.nulls(len(counts), pa.float64())
+        below, above = values.take(at_low), values.take(at_high)
+        with np.errstate(invalid="ignore"):
+            between = below + (above - below) * (position - low)
+        result = np.where(at_low == at_high, below, between)
+        return float64_array(result, counts > 0, pa.float64())
 
 
 class _JoinedTexts(DistinctAggregate):

@@ -77,7 +77,15 @@ class Registers:
 
 @dataclass(frozen=True)
 class Percentile:
-    """The values of a slice, thinned out to an accuracy."""
+    """The values of a slice, thinned out to an accuracy unless the result is exact.
+
+    Attributes:
+        is_exact: Whether the result is exact, and interpolated between two values.
+        percentage: Percentage from 0 to 1. None: the second argument.
+    """
+
+    is_exact: bool = False
+    percentage: float | None = None
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import math
+from statistics import median
 
 from runtime.functions.aggregates.function import MergedFunction, Percentile, Values
 
 
 def _percentile_95(values: Values) -> object:
     return sorted(values)[math.ceil(0.95 * len(values)) - 1]
+
+
+def _quarter(values: Values) -> float:
+    position = (len(values) - 1) / 4
+    low, high = math.floor(position), math.ceil(position)
+    ordered = sorted(values)
+    return float(ordered[low] + (ordered[high] - ordered[low]) * (position - low))
 
 
 _PERCENTILE = MergedFunction(
@@ -24,4 +32,26 @@ _PERCENTILE = MergedFunction(
     is_exact=False,
 )
 
-FUNCTIONS = (_PERCENTILE, _PERCENTILE.alias("PERCENTILE_APPROX"))
+FUNCTIONS = (
+    _PERCENTILE,
+    _PERCENTILE.alias("PERCENTILE_APPROX"),
+    MergedFunction(
+        "MEDIAN",
+        Percentile(is_exact=True, percentage=0.5),
+        "median",
+        text="The mean of the two middle values if their number is even. The exchange carries all\n"
+        "values once; APPROX_PERCENTILE(x, 0.5) thins them out.",
+        definition=lambda values: float(median(values)),
+    ),
+    MergedFunction(
+        "PERCENTILE",
+        Percentile(is_exact=True),
+        "exact percentile",
+        "x, percentage",
+        "The percentage is from 0 to 1. Interpolated between two values, as in Spark.",
+        example="price, 0.9",
+        drawn="x, 0.25",
+        definition=_quarter,
+        is_exact=False,
+    ),
+)

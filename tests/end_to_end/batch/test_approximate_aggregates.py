@@ -1,4 +1,4 @@
-"""Estimates merged from slices equal those that Spark computes for each window."""
+"""Estimates and percentiles merged from slices equal those that Spark computes per window."""
 
 from __future__ import annotations
 
@@ -38,6 +38,13 @@ PERCENTILES = [
     "APPROX_PERCENTILE(day, 0.5)",
     "APPROX_PERCENTILE(ts, 0.3)",
     "APPROX_PERCENTILE(i, 0.9) FILTER (WHERE i > 100 AND NOT flag)",
+    "MEDIAN(i)",
+    "MEDIAN(small) FILTER (WHERE flag)",
+    "MEDIAN(large)",
+    "MEDIAN(i) FILTER (WHERE i > 1000)",
+    "PERCENTILE(b, 0.999)",
+    "PERCENTILE(f, 0.25)",
+    "PERCENTILE(ABS(NANVL(d, 5000.0)), 0.1)",
     "APPROX_PERCENTILE(i, 0.9) FILTER (WHERE i > 1000)",
     "APPROX_PERCENTILE(i, ARRAY(0.9)) FILTER (WHERE i > 1000)",
 ]

@@ -32,16 +32,18 @@ QUERIES = {
         SELECT k, window_end, COUNT(DISTINCT v) AS exactly, APPROX_COUNT_DISTINCT(v) AS about,
                APPROX_COUNT_DISTINCT(CAST(v AS STRING), 0.2) FILTER (WHERE v % 3 > 0) AS texts,
                APPROX_COUNT_DISTINCT(CAST(v AS DECIMAL(30, 2)), 0.01) AS large,
-               APPROX_PERCENTILE(v, 0.5) AS median,
+               APPROX_PERCENTILE(v, 0.5) AS median, MEDIAN(v) AS middle,
+               PERCENTILE(v / 7, 0.9) FILTER (WHERE v % 3 > 0) AS ninth,
                PERCENTILE_APPROX(v / 7, ARRAY(0.1, 0.5, 0.99), 1000) AS three,
                APPROX_PERCENTILE(lts, 0.9) FILTER (WHERE v < 300) AS late,
                APPROX_PERCENTILE(CAST(v AS DECIMAL(12, 2)), 1.0) FILTER (WHERE v < 0) AS nothing
         FROM TABLE(HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '30' SECONDS, INTERVAL '2' MINUTES))
         GROUP BY k, window_start, window_end""",
     "estimates of sessions, and of windows again": """
-        SELECT window_start, APPROX_COUNT_DISTINCT(d) AS d, APPROX_PERCENTILE(m, 0.5) AS m, n
+        SELECT window_start, APPROX_COUNT_DISTINCT(d) AS d, APPROX_PERCENTILE(m, 0.5) AS m,
+               MEDIAN(h) AS h, n
         FROM (SELECT k, window_start, window_end, COUNT(*) AS n,
-                     APPROX_COUNT_DISTINCT(v) AS d, APPROX_PERCENTILE(v, 0.5) AS m
+                     APPROX_COUNT_DISTINCT(v) AS d, APPROX_PERCENTILE(v, 0.5) AS m, MEDIAN(v) AS h
               FROM TABLE(SESSION(TABLE events PARTITION BY k, DESCRIPTOR(ts), INTERVAL '6' SECONDS))
               GROUP BY k, window_start, window_end)
         GROUP BY window_start, window_end, n""",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.values.percentiles import condense
-from runtime.spec.aggregates import ApproxPercentile, WindowAggregation
+from runtime.spec.aggregates import ApproxPercentile, ExactPercentile, WindowAggregation
 from runtime.spec.table import Column
 from runtime.windows.cumulate import Cumulate
 from runtime.windows.hop import Hop
@@ -83,6 +83,30 @@ def test_percentiles_are_within_the_promised_rank_in_every_window(window, seed, 
             assert off <= n / accuracy
             if n < accuracy:
                 assert off == 0
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@given(seed=st.integers(0, 2**32), percentage=st.sampled_from([0.0, 0.1, 0.5, 0.999, 1.0]))
+def test_exact_percentiles_are_interpolated_between_all_values(window, seed, percentage):
+    rng = np.random.default_rng(seed)
+    rows, table = partials(rng, 40, 60, lambda n: rng.integers(0, 50, n).astype(float).tolist())
+    values = {}
+    for key, end, list_ in rows:
+        for _, window_end in windows_of(window, end - 5):
+            values.setdefault((key, window_end), []).extend(list_)
+    call = ExactPercentile(("v",), Column("p", "double"), percentage)
+    lists = condense(table["v"], call.condenses_to)
+    whole = table.set_column(table.schema.get_field_index("v"), "v", lists)
+    result = {}
+    for batch in merge_slices(whole, WindowAggregation(window, ("key",), "slice", (call,)), 7):
+        keys, ends = batch["key"].to_pylist(), batch["window_end"].cast(pa.int64()).to_pylist()
+        result |= dict(zip(zip(keys, ends, strict=True), batch["p"].to_pylist(), strict=True))
+    assert result.keys() == values.keys()
+    for place, percentile in result.items():
+        if not values[place]:
+            assert percentile is None
+        else:
+            assert percentile == pytest.approx(np.percentile(values[place], percentage * 100))
 
 
 def test_values_are_thinned_out_to_the_last_of_each_run():
