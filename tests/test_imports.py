@@ -120,18 +120,22 @@ MAY_IMPORT = {
     ),
     # -- planner: from SQL to steps, without Spark and Arrow --
     "planner.catalog": "runtime.plan runtime.refusal runtime.spec sqlglot",
-    "planner.sql": "planner.catalog runtime.errors runtime.shown_types runtime.spec runtime.windows sqlglot",
+    "planner.sql": "planner.catalog runtime.errors runtime.shown_types runtime.windows sqlglot",
+    "planner.scalars": (
+        "planner.catalog planner.sql runtime.errors runtime.refusal runtime.shown_types "
+        "runtime.spec runtime.windows sqlglot"
+    ),
     "planner.nodes": "planner.catalog planner.sql runtime.plan runtime.spec runtime.windows sqlglot",
     "planner.aggregates": (
         "planner.catalog planner.nodes planner.sql runtime.functions runtime.plan "
         "runtime.refusal runtime.shown_types runtime.spec runtime.windows sqlglot"
     ),
     "planner.arrow": (
-        "planner.aggregates planner.catalog planner.nodes planner.sql runtime.errors "
-        "runtime.plan runtime.refusal runtime.shown_types runtime.spec runtime.windows sqlglot"
+        "planner.aggregates planner.catalog planner.nodes planner.scalars planner.sql "
+        "runtime.plan runtime.refusal runtime.shown_types runtime.spec sqlglot"
     ),
     "planner.materialized": (
-        "planner.arrow planner.catalog planner.nodes planner.optimizer planner.sql "
+        "planner.arrow planner.catalog planner.nodes planner.optimizer planner.scalars planner.sql "
         "runtime.errors runtime.plan runtime.refusal runtime.spec runtime.windows sqlglot"
     ),
     "planner.streams": (
@@ -150,8 +154,8 @@ MAY_IMPORT = {
     ),
     "planner.lowering": (
         "planner.aggregates planner.arrow planner.catalog planner.materialized planner.nodes "
-        "planner.sql planner.streams runtime.functions runtime.plan runtime.refusal "
-        "runtime.shown_types runtime.spec runtime.windows sqlglot"
+        "planner.scalars planner.sql planner.streams runtime.functions runtime.plan "
+        "runtime.refusal runtime.shown_types runtime.spec runtime.windows sqlglot"
     ),
     "planner.explain": (
         "planner planner.materialized planner.nodes planner.rules planner.sql planner.streams "
@@ -169,7 +173,7 @@ MAY_IMPORT = {
         "planner.binder planner.sql runtime sqlwin.parser sqlwin.statements sqlglot"
     ),
     "sqlwin.catalog": (
-        "planner.aggregates planner.catalog planner.sql runtime runtime.connectors.registry "
+        "planner.aggregates planner.catalog planner.scalars planner.sql runtime runtime.connectors.registry "
         "runtime.detection runtime.engines.local runtime.frames runtime.lake runtime.options runtime.plan "
         "runtime.scan runtime.materialized runtime.spark runtime.spec runtime.streaming sqlwin.parser "
         "sqlwin.statements pyarrow pyspark sqlglot"

@@ -8,20 +8,16 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from planner.arrow import calls
-from planner.arrow.calls import VOID
-from planner.arrow.functions import build_function, is_supported, like_call
-from planner.arrow.literals import number_constant
-from planner.arrow.types import cast_type, field_type
 from planner.catalog import Schema, column_named
+from planner.scalars import calls
+from planner.scalars.functions import FUNCTIONS
+from planner.scalars.literals import number_constant
+from planner.scalars.trees import COMPARISONS, call_of, literal_of
+from planner.scalars.types import VOID, cast_type, field_type
 from planner.sql.build import is_flat_type, is_number_literal, to_sql
-from planner.sql.intervals import fold_interval
 from planner.sql.json_functions.rewrite import json_steps
 from planner.sql.nodes import FlinkCall, KeywordCall
 from planner.sql.render import RAW
-from planner.sql.types.decimals import decimal_digits
-from planner.sql.types.scalar_functions import plain_call
-from runtime.errors import SqlwinError
 from runtime.refusal import refuse
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
@@ -89,13 +85,26 @@ def _is_small(expression: Expression) -> bool:
 
 
 def _translate(node: exp.Expr, scope: _Scope) -> Expression:
-    translator = _TRANSLATORS.get(type(node))
-    if translator is not None:
-        result = translator(node, scope)
-        if isinstance(result, Call) and not result.text and not isinstance(node, exp.Paren):
-            return replace(result, text=_quote(node))
-        return result
-    _unsupported(node)
+    translator = _TRANSLATORS.get(type(node), _call)
+    result = translator(node, scope)
+    if isinstance(result, Call) and not result.text and not isinstance(node, exp.Paren):
+        return replace(result, text=_quote(node))
+    return result
+
+
+def _call(node: exp.Expr, scope: _Scope) -> Expression:
+    """Translate a function or an operator of the table."""
+    call = call_of(node)
+    if call is None:
+        _unsupported(node)
+    name, parts = call
+    if name not in FUNCTIONS or not FUNCTIONS[name].takes(len(parts)):
+        refuse(f"{name} is not supported by the scan")
+    if type(node) in COMPARISONS:
+        _check_grouping(node)
+    args = [_translate(part, scope) for part in parts]
+    literals = [literal_of(part) for part in parts]
+    return FUNCTIONS[name].call(name, args, literals, scope.time_zone, lambda: _quote(node))
 
 
 def _unsupported(node: exp.Expr) -> NoReturn:
@@ -161,7 +170,7 @@ def _number(text: str) -> Constant:
     return number_constant(text) or refuse(f"{text} is not supported by the scan")
 
 
-# -- casts and arithmetic ------------------------------------------------------------------------
+# -- casts and signs -----------------------------------------------------------------------------
 
 
 def _cast(node: exp.Expr, scope: _Scope) -> Expression:
@@ -188,71 +197,7 @@ def _negation_of_number(node: exp.Expr, scope: _Scope) -> Expression:
             # -128::TINYINT casts -128, while -CAST(128 AS TINYINT) casts 128. Both parse to the
             # same tree.
             refuse(f"{_quote(node)} is not supported by the scan")
-    return calls.negative(_translate(operand, scope))
-
-
-_ARITHMETIC: dict[type[exp.Expr], str] = {
-    exp.Add: "+",
-    exp.Div: "/",
-    exp.IntDiv: "div",
-    exp.Mod: "%",
-    exp.Mul: "*",
-    exp.Sub: "-",
-}
-
-
-def _arithmetic(node: exp.Expr, scope: _Scope) -> Expression:
-    if isinstance(node.expression, exp.Interval):
-        return _shifted(node, scope)
-    left, right = _translate(node.this, scope), _translate(node.expression, scope)
-    if decimal_digits(right.type) is not None and _is_integer_literal(node.this):
-        left = calls.literal_as_decimal(left)
-    elif decimal_digits(left.type) is not None and _is_integer_literal(node.expression):
-        right = calls.literal_as_decimal(right)
-    return calls.arithmetic(_ARITHMETIC[type(node)], left, right)
-
-
-def _is_integer_literal(node: exp.Expr) -> bool:
-    """Return whether a node is a whole number, with or without a sign or a suffix such as L."""
-    inner = node.unnest()
-    inner = inner.this if isinstance(inner, exp.Neg) else inner
-    if isinstance(inner, exp.Cast) and inner.meta.get(RAW) is not None:
-        inner = inner.this
-    return is_number_literal(inner)
-
-
-def _shifted(node: exp.Expr, scope: _Scope) -> Expression:
-    """Translate a time plus or minus an interval."""
-    try:
-        interval = fold_interval(node.expression)
-    except SqlwinError:
-        refuse(f"{_quote(node)} is not supported by the scan")
-    if interval.months or not isinstance(node, exp.Add | exp.Sub):
-        refuse(f"{_quote(node)} is not supported by the scan")
-    sign = -1 if isinstance(node, exp.Sub) else 1
-    return calls.shift(_translate(node.this, scope), sign * interval.us)
-
-
-# -- conditions ----------------------------------------------------------------------------------
-
-
-_COMPARISONS: dict[type[exp.Expr], str] = {
-    exp.EQ: "=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.NEQ: "<>",
-    exp.NullSafeEQ: "<=>",
-    exp.NullSafeNEQ: "<=>",
-}
-
-
-def _comparison(node: exp.Expr, scope: _Scope) -> Expression:
-    _check_grouping(node)
-    left, right = _translate(node.this, scope), _translate(node.expression, scope)
-    result = calls.compare(_COMPARISONS[type(node)], left, right, scope.time_zone)
-    return calls.negation(result) if isinstance(node, exp.NullSafeNEQ) else result
+    return _call(node, scope)
 
 
 def _check_grouping(node: exp.Expr) -> None:
@@ -262,96 +207,11 @@ def _check_grouping(node: exp.Expr) -> None:
     IS, IN, BETWEEN and LIKE.
     """
     left, right = node.this, node.expression
-    is_chain = type(left) in _COMPARISONS
+    is_chain = type(left) in COMPARISONS
     if isinstance(right, exp.Predicate | exp.Not) or (
         isinstance(left, exp.Predicate | exp.Not) and not is_chain
     ):
         refuse(f"{_quote(node)} without parentheses is not supported by the scan")
-
-
-def _connector(node: exp.Expr, scope: _Scope) -> Expression:
-    # Long chains lean to the left and are deeper than Python's recursion limit.
-    operands: list[exp.Expr] = []
-    kind, rest = type(node), node
-    while isinstance(rest, kind):
-        operands.append(rest.expression)
-        rest = rest.this
-    operands.append(rest)
-    args = (calls.to_condition(_translate(part, scope)) for part in reversed(operands))
-    return Call("and" if kind is exp.And else "or", tuple(args), "boolean")
-
-
-def _is(node: exp.Expr, scope: _Scope) -> Expression:
-    value = _translate(node.this, scope)
-    if isinstance(node.expression, exp.Null):
-        return calls.is_null(value)
-    if isinstance(node.expression, exp.Boolean):
-        truth = Constant(bool(node.expression.this), "boolean")
-        return Call("<=>", (calls.to_condition(value), truth), "boolean")
-    refuse(f"{_quote(node)} is not supported by the scan")
-
-
-def _between(node: exp.Expr, scope: _Scope) -> Expression:
-    if node.args.get("symmetric"):
-        refuse("BETWEEN SYMMETRIC is not supported by the scan")
-    value, low, high = (_translate(node.args[key], scope) for key in ("this", "low", "high"))
-    at_least = calls.compare(">=", value, low, scope.time_zone)
-    at_most = calls.compare("<=", value, high, scope.time_zone)
-    return Call("and", (at_least, at_most), "boolean")
-
-
-def _in(node: exp.Expr, scope: _Scope) -> Expression:
-    if not node.expressions or any(node.args.get(key) for key in ("query", "unnest", "field")):
-        refuse("IN with a subquery is not supported by the scan")
-    parts = [_translate(part, scope) for part in (node.this, *node.expressions)]
-    value, *members = calls.to_compare(parts, scope.time_zone)
-    if value.type == VOID:
-        return Constant(None, "boolean")
-    if all(isinstance(member, Constant) for member in members):
-        return Call("in", (value, *members), "boolean")
-    equal = tuple(Call("=", (value, member), "boolean") for member in members)
-    return equal[0] if len(equal) == 1 else Call("or", equal, "boolean")
-
-
-def _like(node: exp.Expr, scope: _Scope) -> Expression:
-    value, pattern = _translate(node.this, scope), _translate(node.expression, scope)
-    text = pattern.value if isinstance(pattern, Constant) else None
-    if value.type != "string" or not isinstance(text, str):
-        refuse(f"{_quote(node)} is not supported by the scan: its pattern is not a literal")
-    pattern_call = like_call(text)
-    if pattern_call is None:
-        refuse(f"{_quote(node)} is not supported by the scan: its pattern is invalid")
-    function, argument = pattern_call
-    result = Call(function, (value, Constant(argument, "string")), "boolean")
-    return calls.negation(result) if node.args.get("negate") else result
-
-
-# -- CASE and functions --------------------------------------------------------------------------
-
-
-def _case(node: exp.Expr, scope: _Scope) -> Expression:
-    conditions: list[Expression] = []
-    values: list[Expression] = []
-    for branch in node.args["ifs"]:
-        condition = _translate(branch.this, scope)
-        if node.this is not None:
-            value = _translate(node.this, scope)
-            condition = calls.compare("=", value, condition, scope.time_zone)
-        conditions.append(condition)
-        values.append(_translate(branch.args["true"], scope))
-    values.append(_translate(node.args.get("default") or exp.Null(), scope))
-    return calls.choose(conditions, values)
-
-
-def _function(node: exp.Expr, scope: _Scope) -> Expression:
-    args = [_translate(arg, scope) for arg in node.expressions] if is_supported(node) else []
-    return build_function(node.name.upper(), args, scope.time_zone)
-
-
-def _keyword_call(node: exp.Expr, scope: _Scope) -> Expression:
-    assert isinstance(node, KeywordCall)
-    call = plain_call(node)
-    return _unsupported(node) if call is None else _function(call, scope)
 
 
 def _flink_call(node: exp.Expr, scope: _Scope) -> Expression:
@@ -368,11 +228,6 @@ def _flink_call(node: exp.Expr, scope: _Scope) -> Expression:
     return Call(node.name.lower(), (text, *members), node.returns)
 
 
-def _concatenation(node: exp.Expr, scope: _Scope) -> Expression:
-    args = [_translate(arg, scope) for arg in (node.this, node.expression)]
-    return build_function("CONCAT", args, scope.time_zone)
-
-
 def _binary(node: exp.Expr, scope: _Scope) -> Expression:
     """Translate X'0F'. Spark pads an odd number of digits."""
     try:
@@ -382,26 +237,13 @@ def _binary(node: exp.Expr, scope: _Scope) -> Expression:
 
 
 _TRANSLATORS: dict[type[exp.Expr], _Translator] = {
-    **dict.fromkeys(_ARITHMETIC, _arithmetic),
-    **dict.fromkeys(_COMPARISONS, _comparison),
-    exp.And: _connector,
-    exp.Anonymous: _function,
-    exp.Between: _between,
     exp.Boolean: lambda node, scope: Constant(bool(node.this), "boolean"),
-    exp.Case: _case,
     exp.Cast: _cast,
     exp.Column: _column,
-    exp.DPipe: _concatenation,
     exp.HexString: _binary,
-    exp.In: _in,
     FlinkCall: _flink_call,
-    KeywordCall: _keyword_call,
-    exp.Is: _is,
-    exp.Like: _like,
     exp.Literal: _literal,
     exp.Neg: _negation_of_number,
-    exp.Not: lambda node, scope: calls.negation(_translate(node.this, scope)),
     exp.Null: lambda node, scope: Constant(None, VOID),
-    exp.Or: _connector,
     exp.Paren: lambda node, scope: _translate(node.this, scope),
 }

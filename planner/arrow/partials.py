@@ -9,12 +9,12 @@ from sqlglot import exp
 
 from planner.aggregates.partial_calls import partial_calls
 from planner.arrow.scan_rows import RowsOfScan, rows_of_scan
-from planner.arrow.types import is_numeric
 from planner.catalog import Catalog, Schema
 from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.logical import NamedExpr, Node
+from planner.scalars.decimals import decimal_digits
+from planner.scalars.types import is_numeric
 from planner.sql.build import column
-from planner.sql.types.decimals import decimal_digits
 from runtime.plan.local import PartialColumns
 from runtime.refusal import refuse
 from runtime.shown_types import shown_type

@@ -17,6 +17,7 @@ from planner.arrow.scan_rows import (
 from planner.lowering.clauses import Item, meant_by
 from planner.lowering.relation import Relation, RelationLowering, renamed
 from planner.nodes.logical import AggregateCall
+from planner.scalars.output_schema import output_schema
 from planner.sql.build import (
     alias,
     column,
@@ -24,7 +25,6 @@ from planner.sql.build import (
     relation,
     to_sql,
 )
-from planner.sql.types.output_schema import output_schema
 from runtime.refusal import refuse
 
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in, canonical
-from planner.arrow.calls import VOID, cast_to_common_type
 from planner.arrow.expressions import to_arrow_expression
 from planner.arrow.scan_rows import (
     Made,
@@ -34,6 +33,8 @@ from planner.lowering.clauses import (
 from planner.lowering.groups import aggregated, distinct_rows
 from planner.lowering.relation import QueryScope, Relation, RelationLowering, renamed
 from planner.nodes.logical import Node
+from planner.scalars.calls import cast_to_common_type
+from planner.scalars.types import VOID
 from planner.sql.build import (
     bare_column,
     column,

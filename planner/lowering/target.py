@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner.arrow.calls import VOID, cast
 from planner.arrow.scan_rows import Made, make_column, required
 from planner.catalog import Schema
 from planner.lowering.relation import Relation
+from planner.scalars.calls import cast
+from planner.scalars.types import VOID
 from runtime.refusal import Refusal, refuse
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Constant

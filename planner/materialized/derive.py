@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from planner.arrow.literals import wall_clock_bound_us
 from planner.arrow.partials import LocalExpressions
 from planner.materialized.form import (
     expression_text,
@@ -16,6 +15,7 @@ from planner.materialized.form import (
 )
 from planner.materialized.windows import slice_end_conditions
 from planner.nodes.physical import LocalWindowAggregate
+from planner.scalars.literals import wall_clock_bound_us
 from runtime.plan.local import PartialColumns
 from runtime.refusal import refuse
 from runtime.spec.aggregates import Merge, MergeOp

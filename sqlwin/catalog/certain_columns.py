@@ -12,12 +12,12 @@ import pyarrow as pa
 from sqlglot import exp
 
 from planner.catalog import Schema
-from planner.sql.types.values import ColumnScope, UnknownTypeError, require_no_aggregate
+from planner.scalars.values import ColumnScope, require_no_aggregate
 from runtime.connectors.registry import open_table
 from runtime.files import is_local_path
 from runtime.options.checks import option_values
 from runtime.options.formats import format_of
-from runtime.refusal import Refusal, tried
+from runtime.refusal import Refusal, Refused, tried
 from runtime.scan.files import list_files
 from runtime.scan.metadata import read_footer
 from runtime.scan.paths import expand
@@ -89,7 +89,7 @@ def _with_computed(
             try:
                 require_no_aggregate(expression)
                 value = scope.value(expression)
-            except UnknownTypeError:
+            except Refused:
                 return None
             columns[column.name] = Column(column.name, value.type, value.nullable)
     return tuple(columns[column.name] for column in spec.columns)

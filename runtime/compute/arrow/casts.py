@@ -23,7 +23,7 @@ def cast(value: Datum, source: str, target: str) -> Datum:
 
     Args:
         value: Values of type `source`, an array or a scalar.
-        source: Type that `planner.arrow.types.can_cast` allows for `target`.
+        source: Type that `planner.scalars.types.can_cast` allows for `target`.
         target: Type of the result.
 
     Raises:

@@ -10,9 +10,9 @@ from sqlglot import exp
 
 from planner.aggregates.calls import with_filters_inside
 from planner.catalog import Schema
+from planner.scalars.output_schema import output_schema
 from planner.sql.build import empty_relation, to_sql
 from planner.sql.nodes import PlacedError, span_of
-from planner.sql.types.output_schema import output_schema
 from runtime.errors import ErrorKind, SqlwinError, nearest
 from runtime.frames.scan_source import SETTINGS_OF_SCANS, check_like_spark
 from runtime.names import quote_name

@@ -8,7 +8,7 @@ import pytest
 import sqlglot
 
 from planner.arrow.expressions import to_arrow_expression
-from planner.arrow.types import common_type
+from planner.scalars.types import common_type
 from runtime.refusal import Refusal, Refused, tried
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression

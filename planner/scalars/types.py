@@ -1,4 +1,4 @@
-"""Spark's numeric types, and the casts between flat types that the Arrow scan supports."""
+"""Spark's flat types: which are numbers and times, where they meet, and which casts exist."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import re
 
 from sqlglot import exp
 
-from planner.sql.types.decimals import INTEGER_DIGITS, MAX_DECIMAL_DIGITS, decimal_digits
+from planner.scalars.decimals import MAX_DECIMAL_DIGITS, decimal_digits, decimal_of_integer
 
+# Type of a bare NULL before it meets a typed operand
+VOID = "void"
+# From narrow to wide
 _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+INTEGERS = tuple(_INTEGER_BITS)
 _FLOATING = ("float", "double")
 # From narrow to wide, as in Spark's `TypeCoercionBase.numericPrecedence`
-_PRECEDENCE = (*_INTEGER_BITS, *_FLOATING)
+_PRECEDENCE = (*INTEGERS, *_FLOATING)
+TIMES = ("date", "timestamp", "timestamp_ntz")
 
 # Integers below 10^15 and powers of ten up to 10^22 are exact doubles, so a single division rounds
 # their quotient correctly.
@@ -83,6 +88,11 @@ def is_numeric(type_: str) -> bool:
     return type_ in _PRECEDENCE or decimal_digits(type_) is not None
 
 
+def is_ordered(type_: str) -> bool:
+    """Return whether values of a type can be compared with certain results."""
+    return is_numeric(type_) or type_ in (*TIMES, "string", "boolean")
+
+
 def integer_fits(value: int, type_: str) -> bool:
     """Return whether `value` is in the range of the integer type `type_`."""
     half = 1 << (_INTEGER_BITS[type_] - 1)
@@ -114,15 +124,15 @@ def common_type(left: str, right: str) -> str | None:
     if Spark would round decimals to stay within 38 digits, parse strings, or mix dates and
     timestamps. `void` is the type of a bare NULL.
     """
-    if left == right or right == "void":
+    if left == right or right == VOID:
         return left
-    if left == "void":
+    if left == VOID:
         return right
     if left in _PRECEDENCE and right in _PRECEDENCE:
         wider = max(left, right, key=_PRECEDENCE.index)
         # 24 bits are too few for an integer.
         return "double" if wider == "float" else wider
-    digits = [_decimal_parameters(type_) for type_ in (left, right)]
+    digits = [decimal_digits(decimal_of_integer(type_) or "") for type_ in (left, right)]
     if None not in digits:
         (p1, s1), (p2, s2) = (d for d in digits if d is not None)
         scale = max(s1, s2)
@@ -133,8 +143,33 @@ def common_type(left: str, right: str) -> str | None:
     return None
 
 
-def _decimal_parameters(type_: str) -> tuple[int, int] | None:
-    return (INTEGER_DIGITS[type_], 0) if is_integer(type_) else decimal_digits(type_)
+def has_cast(source: str, target: str) -> bool:
+    """Return whether Spark's ANSI mode certainly casts `source` to `target`."""
+    if source in (target, VOID):
+        return True
+    if target == "string":
+        return is_ordered(source)
+    if is_numeric(target):
+        return is_numeric(source) or source in ("boolean", "string")
+    if target == "boolean":
+        return source in _PRECEDENCE
+    return target in TIMES and (source in TIMES or source == "string")
+
+
+def may_be_null_after_cast(source: str, target: str) -> bool:
+    """Return whether Spark always declares the result of a cast as nullable."""
+    if source == target or target == "string":
+        return False
+    digits = decimal_digits(target)
+    operand = decimal_digits(decimal_of_integer(source) or "")
+    if digits is not None and operand is not None:
+        # rounding may add a digit before the point
+        more = (digits[0] - digits[1]) - (operand[0] - operand[1])
+        return more < 0 or (more == 0 and digits[1] < operand[1])
+    if source == "string" or digits is not None:
+        return True
+    is_fraction = source in _FLOATING or decimal_digits(source) is not None
+    return is_fraction and is_integer(target)
 
 
 def can_cast(source: str, target: str) -> bool:

@@ -13,17 +13,20 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from planner.catalog import Schema, column_named
-from planner.sql.build import has_only, is_flat_type, to_sql
-from planner.sql.types.values import (
+from planner.scalars.functions import FUNCTIONS
+from planner.scalars.trees import OPERATORS
+from planner.scalars.types import VOID, is_ordered
+from planner.scalars.values import (
+    ONLY_SPARK,
     ColumnScope,
     NamedSchema,
-    UnknownTypeError,
     is_aggregate,
     is_grouping,
-    is_ordered,
     require,
     require_no_aggregate,
 )
+from planner.sql.build import has_only, is_flat_type, to_sql
+from runtime.refusal import Refusal, refuse, tried
 from runtime.spec.table import Column
 
 # Supported parts of a SELECT
@@ -49,10 +52,8 @@ def output_schema(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema | 
         query: Spark SQL.
         relations: Columns of its tables by lower-case name.
     """
-    try:
-        return _query(query, relations)
-    except UnknownTypeError:
-        return None
+    result = tried(_query, query, relations)
+    return None if isinstance(result, Refusal) else result
 
 
 def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
@@ -66,7 +67,7 @@ def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
     if isinstance(query, exp.Union):
         return _union(query, relations)
     if not isinstance(query, exp.Select) or not has_only(query, _UNDERSTOOD):
-        raise UnknownTypeError
+        refuse(ONLY_SPARK)
     scope = _scope(query, relations)
     if query.args.get("where"):
         condition = query.args["where"].this
@@ -84,6 +85,7 @@ def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
         inner = item.this if isinstance(item, exp.Alias) else item
         name = item.alias_or_name if isinstance(item, exp.Alias | exp.Column) else name_of(item)
         value = scope.value(inner)
+        require(value.type != VOID)
         is_optional = grouped is not None and grouped.check(inner)
         columns.append(Column(name, value.type, value.nullable or is_optional))
     names = [column.name.lower() for column in columns]
@@ -92,7 +94,7 @@ def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
     results = replace(scope, results=tuple(columns))
     if having:
         if grouped is None:
-            raise UnknownTypeError
+            refuse(ONLY_SPARK)
         grouped.check(having.this, names)
         results.condition(having.this)
     for ordered in order.expressions if order else ():
@@ -187,7 +189,7 @@ def _relation(source: exp.Expr, relations: Mapping[str, Schema]) -> NamedSchema:
         return source.alias.lower() or None, _query(source.this, relations)
     schema = relations.get(source.name.lower()) if isinstance(source, exp.Table) else None
     if schema is None:
-        raise UnknownTypeError
+        refuse(ONLY_SPARK)
     return source.alias_or_name.lower(), schema
 
 
@@ -304,19 +306,8 @@ def _text(node: exp.Expr) -> str:
     return to_sql(node.unnest()).lower()
 
 
-_OPERATORS: dict[type[exp.Expr], str] = {
-    exp.Add: "+",
-    exp.Sub: "-",
-    exp.Mul: "*",
-    exp.Div: "/",
-    exp.EQ: "=",
-}
-# Functions that Spark names as they are written, in lower case
-_NAMED = (
-    *("UPPER", "LOWER", "LENGTH", "CONCAT", "TRIM", "YEAR", "MONTH", "DAY", "HOUR", "MINUTE"),
-    *("DATE_FORMAT", "ABS", "GREATEST", "LEAST", "COALESCE"),
-)
-_OPERATORS |= {exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<="}
+# Operators that Spark names as they are written
+_NAMED = frozenset("+ - * / = > >= < <=".split())
 
 
 def name_of(item: exp.Expr) -> str:
@@ -332,8 +323,7 @@ def name_of(item: exp.Expr) -> str:
             return f"-{item.this.this}"
         case exp.Boolean():
             return str(item.this).lower()
-        case _ if type(item) in _OPERATORS:
-            operator = _OPERATORS[type(item)]
+        case _ if (operator := OPERATORS.get(type(item))) in _NAMED:
             return f"({name_of(item.this)} {operator} {name_of(item.expression)})"
         case exp.Anonymous() if item.name.upper() in ("COUNT", "SUM", "AVG", "MIN", "MAX"):
             (argument,) = item.expressions
@@ -342,9 +332,15 @@ def name_of(item: exp.Expr) -> str:
                 return "count(1)"
             require(not isinstance(argument, exp.Distinct))
             return f"{item.name.lower()}({name_of(argument)})"
-        case exp.Anonymous() if item.name.upper() in _NAMED or (
-            item.name.upper() == "ROUND" and len(item.expressions) == 2
-        ):
+        case exp.Anonymous() if _is_named(item):
             arguments = ", ".join(name_of(argument) for argument in item.expressions)
             return f"{item.name.lower()}({arguments})"
-    raise UnknownTypeError
+    refuse(ONLY_SPARK)
+
+
+def _is_named(call: exp.Anonymous) -> bool:
+    """Return whether Spark names a call of a function as it is written, in lower case."""
+    function = FUNCTIONS.get(call.name.upper())
+    if function is None or not function.is_named:
+        return False
+    return function.n_args[1] in (None, len(call.expressions))

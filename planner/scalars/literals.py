@@ -6,10 +6,11 @@ import math
 import re
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
+from itertools import pairwise
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from planner.arrow.types import integer_fits, is_integer
-from planner.sql.types.decimals import MAX_DECIMAL_DIGITS, decimal_digits
+from planner.scalars.decimals import MAX_DECIMAL_DIGITS, decimal_digits
+from planner.scalars.types import integer_fits, is_integer
 from runtime.spec.expressions import Constant, Value
 
 _INTEGER = re.compile(r"-?\d+")
@@ -33,6 +34,10 @@ _UTC = frozenset(("UTC", "Z", "GMT", "UT", "Etc/UTC", "Etc/GMT"))
 
 _LARGEST_EXACT_FLOAT = 1 << 24
 _SPECIAL_DOUBLES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+# A time format whose fields have one meaning for every year: letters and separators
+_TIME_FORMAT = re.compile(r"(?:yyyy|MM|dd|HH|mm|ss|SSSSSS|SSS|'[^']+'|[-/:., _])+")
+_TIME_FIELD = re.compile(r"yyyy|MM|dd|HH|mm|ss|SSSSSS|SSS|'[^']+'|.", re.DOTALL)
 
 
 def number_constant(text: str) -> Constant | None:
@@ -231,3 +236,20 @@ def wall_clock_bound_us(time_us: int, zone: str) -> int | None:
         return None
     (offset, *others) = offsets
     return None if others or offset is None else time_us + offset // _MICROSECOND
+
+
+def time_format_fields(pattern: str) -> tuple[str, ...] | None:
+    """Return the fields and separators of a DATE_FORMAT pattern. None if only Spark can tell.
+
+    Example:
+        >>> time_format_fields("yyyy-MM'T'HH")
+        ('yyyy', '-', 'MM', "'T'", 'HH')
+    """
+    if not _TIME_FORMAT.fullmatch(pattern):
+        return None
+    parts: list[str] = _TIME_FIELD.findall(pattern)
+    # A repeated letter may be another field, and two quotes are one quote.
+    for before, after in pairwise(parts):
+        if before[0] == after[0] and (before[0].isalpha() or before[0] == "'"):
+            return None
+    return tuple(parts)

@@ -1,0 +1,267 @@
+"""Types and nullability of expressions, as Spark's analyser finds them.
+
+Anything uncertain raises `Refused`, including everything that Spark might reject.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from planner.catalog import Schema, column_named
+from planner.scalars.decimals import MAX_DECIMAL_DIGITS, decimal_digits
+from planner.scalars.functions import FUNCTIONS
+from planner.scalars.literals import cast_string, number_constant
+from planner.scalars.signatures import Value
+from planner.scalars.trees import call_of, literal_of
+from planner.scalars.types import (
+    TIMES,
+    VOID,
+    cast_type,
+    has_cast,
+    is_integer,
+    is_numeric,
+    is_ordered,
+    may_be_null_after_cast,
+)
+from planner.sql.build import has_only, is_flat_type
+from planner.sql.flink_functions import is_current_time
+from planner.sql.nodes import FlinkCall
+from runtime.refusal import refuse
+
+ONLY_SPARK = "only Spark can tell the type"
+_STATISTICS = ("STDDEV", "STDDEV_POP", "STDDEV_SAMP", "VARIANCE", "VAR_POP", "VAR_SAMP")
+_VALUES = ("MIN", "MAX", "FIRST", "FIRST_VALUE", "LAST", "LAST_VALUE")
+_BOOLEANS = ("BOOL_AND", "BOOL_OR", "EVERY")
+_VALUES_BY = ("MAX_BY", "MIN_BY")
+_AGGREGATES = (
+    "COUNT",
+    "SUM",
+    "AVG",
+    "COUNT_IF",
+    "APPROX_COUNT_DISTINCT",
+    *_VALUES,
+    *_VALUES_BY,
+    *_STATISTICS,
+    *_BOOLEANS,
+)
+_RANKS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
+_GROUPINGS = ("GROUPING", "GROUPING_ID")
+
+# Qualifier and columns of a relation in FROM
+NamedSchema = tuple[str | None, Schema]
+
+
+@dataclass(frozen=True)
+class ColumnScope:
+    """Names in scope.
+
+    Attributes:
+        relations: Relations in FROM.
+        results: Columns of the select list, which ORDER BY and HAVING may use.
+    """
+
+    relations: tuple[NamedSchema, ...]
+    results: Schema = ()
+
+    @property
+    def columns(self) -> Schema:
+        """Columns of all relations."""
+        return tuple(column for _, schema in self.relations for column in schema)
+
+    def condition(self, node: exp.Expr) -> None:
+        """Check that an expression is a condition."""
+        require(node.find(exp.Window) is None)
+        require(self.value(node).type == "boolean")
+
+    def value(self, node: exp.Expr) -> Value:
+        """Return the type and nullability of an expression.
+
+        Raises:
+            Refused: They are not certain.
+        """
+        match node:
+            case exp.Paren():
+                return self.value(node.this)
+            case exp.Column():
+                return self._column(node)
+            case exp.Literal():
+                return _literal(node)
+            case _ if is_current_time(node):
+                return Value("timestamp", False)
+            case exp.Neg() if isinstance(node.this, exp.Literal):
+                return _literal(node.this, "-")
+            case exp.Boolean():
+                return Value("boolean", False)
+            case exp.Null():
+                return Value(VOID, True)
+            case exp.HexString():
+                return Value("binary", False)
+            case exp.Cast():
+                return self._cast(node)
+            case exp.Window() if is_rank(node):
+                return self._rank(node)
+            case exp.Filter() if is_aggregate(node.this):
+                condition = node.expression.this
+                require_no_aggregate(condition)
+                self.condition(condition)
+                return self.value(node.this)
+            case exp.Dot(this=exp.Paren(this=exp.Filter() as picking)):
+                return self._picked(picking, node.expression.name)
+            case exp.Anonymous() if node.name.upper() in _GROUPINGS:
+                is_one = node.name.upper() == "GROUPING"
+                require(not is_one or len(node.expressions) == 1)
+                return Value("tinyint" if is_one else "bigint", False)
+            case FlinkCall():
+                require(all(self.value(part).type == "string" for part in node.expressions[:2]))
+                return Value(node.returns, True)
+            case exp.Anonymous() if is_aggregate(node) and len(node.expressions) == 1:
+                return self._aggregate(node.name.upper(), node.expressions[0])
+            case exp.Anonymous() if node.name.upper() in _VALUES_BY and len(node.expressions) == 2:
+                require(is_ordered(self.value(node.expressions[1]).type))
+                return self._aggregate("FIRST", node.expressions[0])
+        return self._call(node)
+
+    def _call(self, node: exp.Expr) -> Value:
+        """Return the value of a function or an operator of the table."""
+        call = call_of(node)
+        function = None if call is None else FUNCTIONS.get(call[0])
+        if call is None or function is None:
+            refuse(ONLY_SPARK)
+        name, parts = call
+        values = [replace(self.value(part), literal=literal_of(part)) for part in parts]
+        return function.value(name, values)
+
+    def _column(self, node: exp.Column) -> Value:
+        require(isinstance(node.this, exp.Identifier) and not node.db)
+        columns = self.columns
+        if node.table:
+            schemas = [schema for name, schema in self.relations if name == node.table.lower()]
+            require(len(schemas) == 1)
+            (columns,) = schemas
+        name = node.name.lower()
+        require(sum(column.name.lower() == name for column in columns) < 2)
+        input_column = column_named(columns, node.name)
+        result = None if node.table else column_named(self.results, node.name)
+        # If both have the name, the clause decides which one is used.
+        require(input_column is None or result is None or input_column == result)
+        input_column = input_column or result
+        if input_column is None:
+            refuse(ONLY_SPARK)
+        return Value(input_column.type, input_column.nullable)
+
+    def _rank(self, node: exp.Window) -> Value:
+        """Return the value of a rank over columns or expressions."""
+        require(has_only(node, {"this", "partition_by", "order", "over"}))
+        order = node.args.get("order")
+        if not isinstance(order, exp.Order) or not has_only(order, {"expressions"}):
+            refuse(ONLY_SPARK)
+        for ordered in order.expressions:
+            require(isinstance(ordered, exp.Ordered) and not ordered.args.get("with_fill"))
+            require(ordered.find(exp.Window) is None)
+            require(is_ordered(self.value(ordered.this).type))
+        for key in node.args.get("partition_by") or ():
+            require(key.find(exp.Window) is None and is_flat_type(self.value(key).type))
+        return Value("int", False)
+
+    def _cast(self, node: exp.Cast) -> Value:
+        target = cast_type(node.to)
+        if target is None or not has_only(node, {"this", "to"}):
+            refuse(ONLY_SPARK)
+        require(not node.to.expressions or decimal_digits(target) is not None)
+        inner = node.this
+        if isinstance(inner, exp.Literal) and inner.is_string and target in TIMES:
+            require(cast_string(str(inner.this), "timestamp_ntz", "") is not None)
+            return Value(target, False)
+        value = self.value(inner)
+        require(has_cast(value.type, target))
+        return Value(target, value.nullable or may_be_null_after_cast(value.type, target))
+
+    def _picked(self, picking: exp.Filter, field: str) -> Value:
+        """Return a field of MIN or MAX over `NAMED_STRUCT('o', order, 'v', value)`."""
+        extreme, condition = picking.this, picking.expression.this
+        require(isinstance(extreme, exp.Anonymous) and extreme.name.upper() in ("MIN", "MAX"))
+        (pair,) = extreme.expressions
+        require(isinstance(pair, exp.Anonymous) and pair.name.upper() == "NAMED_STRUCT")
+        require(len(pair.expressions) == 4 and field == pair.expressions[2].name == "v")
+        _, order, _, value = pair.expressions
+        for part in (order, value, condition):
+            require_no_aggregate(part)
+        self.condition(condition)
+        require(is_ordered(self.value(order).type))
+        return self._aggregate("FIRST", value)
+
+    def _aggregate(self, name: str, argument: exp.Expr) -> Value:
+        if isinstance(argument, exp.Distinct):
+            *others, argument = argument.expressions
+            require(name == "COUNT" or (name in ("SUM", "AVG") and not others))
+            require(all(is_flat_type(self.value(arg).type) for arg in others))
+        require_no_aggregate(argument)
+        if name == "COUNT":
+            if not isinstance(argument, exp.Star):
+                require(is_flat_type(self.value(argument).type))
+            return Value("bigint", False)
+        inner = self.value(argument).type
+        if name in _VALUES:
+            require(is_ordered(inner))
+            return Value(inner, True)
+        require(name not in _VALUES_BY)
+        if name in _BOOLEANS:
+            require(inner == "boolean")
+            return Value(inner, True)
+        if name == "COUNT_IF":
+            require(inner == "boolean")
+            return Value("bigint", False)
+        if name == "APPROX_COUNT_DISTINCT":
+            require(is_flat_type(inner))
+            return Value("bigint", False)
+        digits = decimal_digits(inner)
+        if digits is not None and name in ("SUM", "AVG"):
+            return Value(_decimal_result(name, *digits), True)
+        require(is_numeric(inner) and (digits is None or name in _STATISTICS))
+        return Value("bigint" if name == "SUM" and is_integer(inner) else "double", True)
+
+
+def _decimal_result(name: str, digits: int, scale: int) -> str:
+    """Return the type of SUM or AVG of a decimal: `Sum` and `Average` in Spark."""
+    more, more_scale = (10, 0) if name == "SUM" else (4, 4)
+    most = MAX_DECIMAL_DIGITS
+    return f"decimal({min(digits + more, most)},{min(scale + more_scale, most)})"
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Return whether a node is a call of an aggregate function whose type is known here."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() in _AGGREGATES
+
+
+def require_no_aggregate(node: exp.Expr) -> None:
+    """Check that an expression contains no aggregate."""
+    require(not any(is_aggregate(c) or is_grouping(c) for c in node.find_all(exp.Anonymous)))
+    require(node.find(exp.Window) is None)
+
+
+def is_rank(node: exp.Window) -> bool:
+    """Return whether a node is ROW_NUMBER, RANK or DENSE_RANK with OVER."""
+    call = node.this
+    is_call = isinstance(call, exp.Anonymous) and not call.expressions
+    return is_call and call.name.upper() in _RANKS
+
+
+def is_grouping(node: exp.Expr) -> bool:
+    """Return whether a node is GROUPING or GROUPING_ID."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() in _GROUPINGS
+
+
+def _literal(node: exp.Literal, sign: str = "") -> Value:
+    if node.is_string:
+        require(not sign)
+        return Value("string", False)
+    constant = number_constant(f"{sign}{node.this}") or refuse(ONLY_SPARK)
+    return Value(constant.type, False)
+
+
+def require(holds: bool) -> None:
+    """Raise `Refused` unless a condition holds."""
+    if not holds:
+        refuse(ONLY_SPARK)

@@ -1,1 +1,0 @@
-"""Types of expressions and columns as Spark determines them, without Spark."""
