@@ -175,6 +175,14 @@ def date_format(request: Request) -> Expression:
     return Call(request.kernel, (cast(value, "timestamp_ntz", zone), pattern), request.type)
 
 
+def date_field(request: Request) -> Expression:
+    """Build YEAR and the like. Times need no cast to a date."""
+    (value,) = request.given
+    if value.type == "timestamp":
+        value = on_wall_clock(value, request.zone)
+    return Call(request.kernel, (value,), request.type)
+
+
 def integer_bound(request: Request) -> Expression:
     """Build FLOOR or CEIL. That of an integer is the integer."""
     (value,) = request.args

@@ -137,7 +137,6 @@ _WHOLE = _only(*INTEGERS, cast_to="bigint")
 _SPELLED = _only("string", *INTEGERS, cast_to="string")
 _BOUND = {**dict.fromkeys(INTEGERS, "bigint"), "double": "double"}.get
 _CLOCK = _only("timestamp", "timestamp_ntz", cast_to="timestamp_ntz")
-_TIME = {**dict.fromkeys(TIMES, "timestamp_ntz"), "date": "date"}.get
 
 # -- the table -----------------------------------------------------------------------------------
 
@@ -158,12 +157,16 @@ def _test(kernel: str) -> Function:
     return _plain(kernel, "boolean", _TEXT, _TEXT, build=calls.with_literals)
 
 
+def _date_field(kernel: str) -> Function:
+    return _plain(kernel, "int", _only(*TIMES, cast_to="date"), build=calls.date_field)
+
+
 def _arithmetic(kernel: str, nulls: Nulls = any) -> Function:
     return Function(kernel, signatures.arithmetic(kernel), (2, 2), nulls)
 
 
 def _comparison(kernel: str, nulls: Nulls = any, build: Build = calls.compare) -> Function:
-    return Function(kernel, signatures.compared, (2, 2), nulls, build)
+    return Function(kernel, signatures.compared_pair, (2, 2), nulls, build)
 
 
 _NVL = Function("coalesce", signatures.first_common, (2, 2), all)
@@ -171,7 +174,7 @@ _IF = Function("case", signatures.chosen, (3, 3), _results)
 _IS_NULL = Function("is_null", fixed("boolean", _flat), (1, 1), _never, calls.is_null)
 _EXTREME = Function("", signatures.extreme, (2, None), all, is_named=True)
 _REMAINDER, _EQUAL = _arithmetic("%", _always), _comparison("<=>", _never)
-_FLOOR = _plain("floor", "bigint", _BOUND, build=calls.integer_bound)
+_FLOOR = Function("floor", fixed("bigint", _BOUND), (1, 1), _always, calls.integer_bound)
 _CEIL = replace(_FLOOR, kernel="ceil")
 _LENGTH = _plain("length", "int", _BYTES)
 _LOWER = _plain("lower", "string", _TEXT, build=calls.change_case)
@@ -179,7 +182,7 @@ _UPPER = replace(_LOWER, kernel="upper")
 _SUBSTRING = replace(
     _plain("substring", "string", _TEXT, _COUNT, _COUNT, build=calls.part_of_text), n_args=(2, 3)
 )
-_DAY = _plain("day", "int", _TIME)
+_DAY = _date_field("day")
 _FROM_EPOCH = _plain("from_epoch", "timestamp", _WHOLE, build=calls.from_epoch)
 _LIKE = _plain("like", "boolean", _TEXT, _TEXT, build=calls.like)
 _AND = Function("and", signatures.conditions, (2, None))
@@ -203,11 +206,11 @@ FUNCTIONS: dict[str, Function] = {
     "MOD": _REMAINDER,
     "NEGATIVE": _plain("neg", None, _number),
     "ROUND": Function(
-        "round", signatures.rounded, (1, 2), build=calls.round_half_up, is_named=True
+        "round", signatures.rounded, (1, 2), _always, calls.round_half_up, is_named=True
     ),
     # GROUPING is one bit of the grouping set's number
     "SHIFTRIGHT": _plain("shift_right", "bigint", _BIGINT, _COUNT, build=calls.shift_right),
-    "SQRT": _plain("sqrt", "double", _to_double),
+    "SQRT": Function("sqrt", fixed("double", _to_double), (1, 1), _always),
     # conditions
     **{name: _comparison(name) for name in ("=", "<>", "<", "<=", ">", ">=")},
     "<=>": _EQUAL,
@@ -264,17 +267,17 @@ FUNCTIONS: dict[str, Function] = {
     ),
     "DAY": replace(_DAY, is_named=True),
     "DAYOFMONTH": _DAY,
-    "DAYOFWEEK": _plain("dayofweek", "int", _TIME),
-    "DAYOFYEAR": _plain("dayofyear", "int", _TIME),
+    "DAYOFWEEK": _date_field("dayofweek"),
+    "DAYOFYEAR": _date_field("dayofyear"),
     "HOUR": _plain("hour", "int", _CLOCK, is_named=True),
     "MINUTE": _plain("minute", "int", _CLOCK, is_named=True),
-    "MONTH": _plain("month", "int", _TIME, is_named=True),
-    "QUARTER": _plain("quarter", "int", _TIME),
+    "MONTH": replace(_date_field("month"), is_named=True),
+    "QUARTER": _date_field("quarter"),
     "SECOND": _plain("second", "int", _CLOCK),
     "TIMESTAMP_MICROS": _FROM_EPOCH,
     "TIMESTAMP_MILLIS": _FROM_EPOCH,
     "TIMESTAMP_SECONDS": _FROM_EPOCH,
-    "WEEKDAY": _plain("weekday", "int", _TIME),
-    "WEEKOFYEAR": _plain("weekofyear", "int", _TIME),
-    "YEAR": _plain("year", "int", _TIME, is_named=True),
+    "WEEKDAY": _date_field("weekday"),
+    "WEEKOFYEAR": _date_field("weekofyear"),
+    "YEAR": replace(_date_field("year"), is_named=True),
 }

@@ -177,11 +177,25 @@ def compared(name: str, values: Sequence[Value]) -> Signature:
     return Signature((target,) * len(values), "boolean")
 
 
+def compared_pair(name: str, values: Sequence[Value]) -> Signature:
+    """Return the signature of a comparison of two operands.
+
+    Spark casts an integer literal next to a decimal to a decimal of its digits.
+    """
+    made = compared(name, values)
+    if any(decimal_digits(value.type) for value in values):
+        pairs = zip(values, made.operands, strict=True)
+        operands = [_as_decimal(v) if isinstance(v.literal, int) else t for v, t in pairs]
+        return Signature(tuple(operands), "boolean")
+    return made
+
+
 def between(name: str, values: Sequence[Value]) -> Signature:
     """Return the signature of BETWEEN."""
     value, low, high = values
-    to_low, to_high = compared(name, (value, low)), compared(name, (value, high))
-    return Signature((*to_low.operands, to_high.operands[1]), "boolean")
+    pairs = [compared_pair(name, (value, bound)).operands for bound in (low, high)]
+    first = next((pair[0] for pair in pairs if pair[0] != value.type), value.type)
+    return Signature((first, *(pair[1] for pair in pairs)), "boolean")
 
 
 def first_common(name: str, values: Sequence[Value]) -> Signature:
@@ -206,7 +220,10 @@ def extreme(name: str, values: Sequence[Value]) -> Signature:
 
 def chosen(name: str, values: Sequence[Value]) -> Signature:
     """Return the signature of CASE: a condition and a value, and so on, and the ELSE."""
-    return _chosen([Value(_condition(value), True) for value in values[:-1:2]], values)
+    for condition in values[:-1:2]:
+        if condition.type != "boolean":  # Spark rejects a bare NULL here
+            refuse(f"{shown_type(condition.type)} is not a condition")
+    return _chosen(values[:-1:2], values)
 
 
 def chosen_by_value(name: str, values: Sequence[Value]) -> Signature:

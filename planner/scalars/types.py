@@ -166,7 +166,7 @@ def may_be_null_after_cast(source: str, target: str) -> bool:
         # rounding may add a digit before the point
         more = (digits[0] - digits[1]) - (operand[0] - operand[1])
         return more < 0 or (more == 0 and digits[1] < operand[1])
-    if source == "string" or digits is not None:
+    if source == "string" or digits is not None or (source, target) == ("timestamp_ntz", "date"):
         return True
     is_fraction = source in _FLOATING or decimal_digits(source) is not None
     return is_fraction and is_integer(target)

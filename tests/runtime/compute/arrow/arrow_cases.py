@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import struct
 from decimal import Decimal
 
 import pyarrow as pa
@@ -128,6 +129,19 @@ def table(seed: int, n_rows: int) -> pa.Table:
         ]
         columns[name] = pa.array(values, arrow_type(type_), from_pandas=False)
     return pa.table(columns)
+
+
+def exact(column: pa.Array | pa.ChunkedArray) -> list[object]:
+    """Return values that are equal only if identical: -0.0 differs from 0.0, NaN equals NaN."""
+    if pa.types.is_timestamp(column.type) or pa.types.is_date32(column.type):
+        column = column.cast(pa.int64() if column.type != pa.date32() else pa.int32())
+    values = column.to_pylist()
+    if not pa.types.is_floating(column.type):
+        return values
+    return [
+        "NaN" if v is not None and math.isnan(v) else v if v is None else struct.pack(">d", v)
+        for v in values
+    ]
 
 
 def parse(sql: str) -> sqlglot.exp.Expr:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import struct
 from decimal import Decimal
 from pathlib import Path
 
@@ -27,6 +25,7 @@ from tests.runtime.compute.arrow.arrow_cases import (
     SUCCEEDING,
     TIME_ZONE,
     RandomExpressions,
+    exact,
     table,
     translate,
 )
@@ -156,19 +155,6 @@ def test_a_batch_fails_if_and_only_if_one_of_its_rows_does(seed, cut):
 
 
 # -- against Spark -------------------------------------------------------------------------------
-
-
-def exact(column: pa.Array | pa.ChunkedArray) -> list[object]:
-    """Return values that are equal only if identical: -0.0 differs from 0.0, NaN equals NaN."""
-    if pa.types.is_timestamp(column.type) or pa.types.is_date32(column.type):
-        column = column.cast(pa.int64() if column.type != pa.date32() else pa.int32())
-    values = column.to_pylist()
-    if not pa.types.is_floating(column.type):
-        return values
-    return [
-        "NaN" if v is not None and math.isnan(v) else v if v is None else struct.pack(">d", v)
-        for v in values
-    ]
 
 
 @pytest.fixture(scope="module")
