@@ -143,8 +143,8 @@ MAY_IMPORT = {
         "runtime.plan runtime.refusal runtime.shown_types runtime.spec runtime.windows sqlglot"
     ),
     "planner.binder": (
-        "planner.aggregates planner.arrow planner.catalog planner.nodes planner.sql planner.streams "
-        "runtime.errors runtime.refusal runtime.shown_types runtime.spec runtime.windows sqlglot"
+        "planner.aggregates planner.arrow planner.catalog planner.nodes planner.scalars planner.sql "
+        "planner.streams runtime.errors runtime.refusal runtime.shown_types runtime.spec runtime.windows sqlglot"
     ),
     "planner.optimizer": "planner.catalog planner.nodes runtime.refusal runtime.spec",
     "planner.rules": (

@@ -16,6 +16,7 @@ from planner.materialized.form import (
 from planner.materialized.windows import slice_end_conditions
 from planner.nodes.physical import LocalWindowAggregate
 from planner.scalars.literals import wall_clock_bound_us
+from planner.scalars.types import is_integer
 from runtime.plan.local import PartialColumns
 from runtime.refusal import refuse
 from runtime.spec.aggregates import Merge, MergeOp
@@ -23,7 +24,6 @@ from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, colu
 from runtime.spec.materialized import LocalForm, SlicePartial
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def _stored_columns(
     (arg,) = partial.args
     if not (isinstance(arg, Call) and arg.function == "cast" and arg.type == "double"):
         return None
-    if arg.args[0].type not in _INTEGERS:
+    if not is_integer(arg.args[0].type):
         return None
     for variant in (arg.args[0], Call("cast", arg.args, "bigint")):
         stored = stored_partials.get(partial_text(replace(partial, args=(variant,))))

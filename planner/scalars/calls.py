@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 
 from planner.scalars import signatures
@@ -207,15 +207,11 @@ def absolute(request: Request) -> Expression:
     """Build ABS."""
     (value,) = request.args
     zero = cast(Constant(0, "int"), value.type, request.zone)
+    test, opposite = "<", Call("neg", (value,), value.type)
     if value.type in ("float", "double"):
         # 0.0 - x turns -0.0 into 0.0; neither x nor -x does that for both zeros.
-        condition: Expression = Call("<=", (value, zero), "boolean")
-        opposite = Call("-", (zero, value), value.type)
-    else:
-        left, right = cast_to_common_type((value, Constant(0, "int")))
-        condition = Call("<", (left, right), "boolean")
-        opposite = Call("neg", (value,), value.type)
-    return Call("case", (condition, opposite, value), value.type)
+        test, opposite = "<=", Call("-", (zero, value), value.type)
+    return Call("case", (Call(test, (value, zero), "boolean"), opposite, value), value.type)
 
 
 def from_epoch(request: Request) -> Expression:
@@ -364,13 +360,6 @@ def null_if(request: Request) -> Expression:
         return value
     is_equal = _comparison("=", value, other, request.zone)
     return Call("case", (is_equal, Constant(None, value.type), value), value.type)
-
-
-def if_not_null(request: Request) -> Expression:
-    """Build NVL2."""
-    tested, *results = request.args
-    is_known = negated(is_null)(replace(request, kernel="is_null", args=(tested,)))
-    return Call("case", (is_known, *results), request.type)
 
 
 def like_call(pattern: str) -> tuple[str, str] | None:

@@ -235,7 +235,6 @@ FUNCTIONS: dict[str, Function] = {
     "LEAST": replace(_EXTREME, kernel="least"),
     "NULLIF": Function("case", signatures.null_if, (2, 2), _always, calls.null_if),
     "NVL": _NVL,
-    "NVL2": Function("case", signatures.chosen_by_test, (3, 3), _results, calls.if_not_null),
     # texts
     "CHARACTER_LENGTH": _LENGTH,
     "CHAR_LENGTH": _LENGTH,

@@ -223,29 +223,22 @@ def chosen(name: str, values: Sequence[Value]) -> Signature:
     for condition in values[:-1:2]:
         if condition.type != "boolean":  # Spark rejects a bare NULL here
             refuse(f"{shown_type(condition.type)} is not a condition")
-    return _chosen(values[:-1:2], values)
+    return _chosen(values)
 
 
 def chosen_by_value(name: str, values: Sequence[Value]) -> Signature:
     """Return the signature of CASE with a value before the WHENs, which is compared with each."""
     for other in values[1:-1:2]:
         compared(name, (values[0], other))
-    return _chosen(values[1:-1:2], values[1:], values[:1])
+    return _chosen(values[1:], values[0])
 
 
-def chosen_by_test(name: str, values: Sequence[Value]) -> Signature:
-    """Return the signature of NVL2."""
-    return _chosen(values[:1], values)
-
-
-def _chosen(
-    whens: Sequence[Value], values: Sequence[Value], before: Sequence[Value] = ()
-) -> Signature:
-    """Return the signature of a choice. `values` has a condition before each value but the last."""
+def _chosen(values: Sequence[Value], *before: Value) -> Signature:
+    """Return the signature of a choice. `values` has a test before each value but the last."""
     target = common([value.type for value in (*values[1::2], values[-1])])
     if target == VOID:
         refuse("CASE with only NULL results is not supported by the scan")
-    pairs = [type_ for when in whens for type_ in (when.type, target)]
+    pairs = [type_ for test in values[:-1:2] for type_ in (test.type, target)]
     return Signature((*(value.type for value in before), *pairs, target), target)
 
 

@@ -32,17 +32,8 @@ OPERATORS: dict[type[exp.Expr], str] = {
     exp.Sub: "-",
 }
 # Functions behind `EXTRACT(field FROM time)`
-_FIELDS = {
-    "DAY": "DAY",
-    "DOW": "DAYOFWEEK",
-    "DOY": "DAYOFYEAR",
-    "HOUR": "HOUR",
-    "MINUTE": "MINUTE",
-    "MONTH": "MONTH",
-    "QUARTER": "QUARTER",
-    "WEEK": "WEEKOFYEAR",
-    "YEAR": "YEAR",
-}
+_FIELDS = {field: field for field in ("YEAR", "QUARTER", "MONTH", "DAY", "HOUR", "MINUTE")}
+_FIELDS |= {"DOW": "DAYOFWEEK", "DOY": "DAYOFYEAR", "WEEK": "WEEKOFYEAR"}
 
 # Name in the table of functions, and arguments
 NamedCall = tuple[str, list[exp.Expr]]
@@ -57,6 +48,12 @@ def call_of(node: exp.Expr) -> NamedCall | None:
         Refused: The node has a form that only Spark evaluates.
     """
     match node:
+        case exp.Anonymous() if node.name.upper() == "NVL2" and len(node.expressions) == 3:
+            tested, *results = node.expressions
+            return "case", [
+                exp.Not(this=exp.Is(this=tested.copy(), expression=exp.Null())),
+                *results,
+            ]
         case exp.Anonymous():
             return node.name.upper(), node.expressions
         case KeywordCall():

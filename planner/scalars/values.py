@@ -20,7 +20,6 @@ from planner.scalars.types import (
     VOID,
     cast_type,
     has_cast,
-    is_integer,
     is_numeric,
     is_ordered,
     may_be_null_after_cast,
@@ -29,6 +28,7 @@ from planner.sql.build import has_only, is_flat_type
 from planner.sql.flink_functions import is_current_time
 from planner.sql.nodes import FlinkCall
 from runtime.refusal import refuse
+from runtime.spec.aggregates import sum_type
 
 ONLY_SPARK = "only Spark can tell the type"
 _STATISTICS = ("STDDEV", "STDDEV_POP", "STDDEV_SAMP", "VARIANCE", "VAR_POP", "VAR_SAMP")
@@ -216,18 +216,12 @@ class ColumnScope:
         if name == "APPROX_COUNT_DISTINCT":
             require(is_flat_type(inner))
             return Value("bigint", False)
+        require(is_numeric(inner))
         digits = decimal_digits(inner)
-        if digits is not None and name in ("SUM", "AVG"):
-            return Value(_decimal_result(name, *digits), True)
-        require(is_numeric(inner) and (digits is None or name in _STATISTICS))
-        return Value("bigint" if name == "SUM" and is_integer(inner) else "double", True)
-
-
-def _decimal_result(name: str, digits: int, scale: int) -> str:
-    """Return the type of SUM or AVG of a decimal: `Sum` and `Average` in Spark."""
-    more, more_scale = (10, 0) if name == "SUM" else (4, 4)
-    most = MAX_DECIMAL_DIGITS
-    return f"decimal({min(digits + more, most)},{min(scale + more_scale, most)})"
+        if digits is not None and name == "AVG":
+            precision, scale = (min(n + 4, MAX_DECIMAL_DIGITS) for n in digits)
+            return Value(f"decimal({precision},{scale})", True)
+        return Value(sum_type(inner) if name == "SUM" else "double", True)
 
 
 def is_aggregate(node: exp.Expr) -> bool:

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Schema
+from planner.scalars.types import TIMES, is_integer, is_numeric
 from planner.sql.build import is_flat_type, to_sql
 from planner.sql.nodes import FillItem, error_at
 from planner.sql.render import SparkSql
@@ -17,9 +18,6 @@ from runtime.shown_types import shown_type
 from runtime.spec.expressions import Constant
 from runtime.spec.filling import FillConstant, Filler, FillLinear, FillLocf
 
-_NUMBERS = frozenset("tinyint smallint int bigint float double".split())
-_INTEGERS = _NUMBERS - {"float", "double"}
-_TIMES = frozenset(("date", "timestamp", "timestamp_ntz"))
 _LIMITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 
 
@@ -91,7 +89,7 @@ def _filler(value: exp.Expr, name: str, type_: str, sql: str, zone: str) -> Fill
     if isinstance(value, exp.Var) and value.name == "LOCF":
         return FillLocf()
     if isinstance(value, exp.Var):
-        if type_ not in _NUMBERS | _TIMES and not type_.startswith("decimal"):
+        if not is_numeric(type_) and type_ not in TIMES:
             raise error_at(
                 sql,
                 f"LINEAR needs a number or a time, but `{name}` is {shown_type(type_)}",
@@ -114,9 +112,9 @@ def _filler(value: exp.Expr, name: str, type_: str, sql: str, zone: str) -> Fill
 
 
 def _example(type_: str) -> str:
-    if type_ in _INTEGERS:
+    if is_integer(type_):
         return " such as 0"
-    if type_ in _NUMBERS or type_.startswith("decimal"):
+    if is_numeric(type_):
         return " such as 0.0"
     examples = {
         "string": "'none'",
@@ -143,7 +141,7 @@ def constant_of(value: exp.Expr, type_: str, zone: str) -> Constant | None:
     is_number = isinstance(inner, exp.Literal) and not inner.is_string
     is_text = isinstance(literal, exp.Literal) and literal.is_string
     is_typed = isinstance(literal, exp.Cast) and isinstance(literal.this, exp.Literal)
-    if type_ in _NUMBERS or type_.startswith("decimal"):
+    if is_numeric(type_):
         if not (is_number or (is_typed and not literal.this.is_string)):
             return None
     elif type_ == "boolean":

@@ -23,6 +23,8 @@ from planner.nodes.logical import (
     VersionJoin,
     WindowTableFunction,
 )
+from planner.scalars.signatures import common
+from planner.scalars.types import is_integer
 from planner.sql.build import (
     alias,
     cast_as,
@@ -48,7 +50,6 @@ _WAIT = Tumble(1_000_000)
 _TIME, _IS_VERSION, _KEY = "$time", "$is_version", "$key"
 _MARK = "versions_at"
 _NESTED = ("array", "map", "struct")
-_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 _WORDS = JoinWords(
     "a temporal join",
     "a temporal join with a stream of versions by TIMESTAMP_LTZ columns",
@@ -259,7 +260,7 @@ def _keys_of(
             relations.sql_query(computed, {}).schema[0].type,
             of_right[old_names[name.lower()]].type,
         )
-        if types[0] != types[1] and not set(types) <= _INTEGERS:
+        if types[0] != types[1] and not all(map(is_integer, types)):
             raise refuse(
                 f"ON compares {types[0]} with {types[1]}",
                 "CAST one side to the type of the other in a subquery",
@@ -321,7 +322,7 @@ def _versions(
         for c in (*filter(None, changes), *schema_of(right))
     )
     old_names = {sides.right_names[c.name.lower()]: c.name for c in right.node.schema}
-    key_columns = tuple(Column(f"{_KEY}{n}", _wider(*key.types)) for n, key in enumerate(keys))
+    key_columns = tuple(Column(f"{_KEY}{n}", common([*key.types])) for n, key in enumerate(keys))
 
     def side(time: Column, own_keys: Sequence[exp.Expr], *, is_version: bool) -> Iterator[exp.Expr]:
         of_changes = mark.of_changes if is_version else None
@@ -423,12 +424,6 @@ def _typed(value: exp.Expr, type_: str) -> exp.Expr:
     if not is_flat_type(type_):
         return cast_as(value, type_)
     return exp.Cast(this=value, to=exp.DataType.build(type_, dialect="spark"))
-
-
-def _wider(left: str, right: str) -> str:
-    """Return the type of both sides of an equality: the wider one of two integer types."""
-    order = ("tinyint", "smallint", "int", "bigint")
-    return left if left == right else max(left, right, key=order.index)
 
 
 def _shown(key: exp.Expr) -> str:

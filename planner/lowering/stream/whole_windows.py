@@ -34,6 +34,7 @@ from planner.nodes.logical import (
 )
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
 from planner.nodes.windows import identifies_window, window_properties
+from planner.scalars.types import is_integer
 from planner.sql.build import (
     alias,
     bare_column,
@@ -227,7 +228,7 @@ class WholeWindowsLowering(OperatorLowering):
             for name, side in zip(pair, node.inputs, strict=True):
                 check_flat(name, side.schema, "ON", place)
             left, right = (of[name.lower()] for of, name in zip(types, pair, strict=True))
-            if left != right and not {left, right} <= _INTEGERS:
+            if left != right and not (is_integer(left) and is_integer(right)):
                 raise StreamRefusal(
                     f"ON compares {left} with {right}",
                     "CAST one side to the type of the other before the join",
@@ -359,7 +360,6 @@ def _not_ranked_again(node: Node) -> StreamRefusal:
 
 
 _PROCESSING_TIME = "processing time"
-_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
 def _awaited_sources(node: Node, catalog: Catalog) -> frozenset[str]:
