@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
 
@@ -29,16 +29,16 @@ from pyspark.sql.types import (
 )
 
 from runtime.connectors.columns import BROKEN_RECORD, declared_type
-from runtime.detection.dialect import Dialect
-from runtime.detection.lines import COMMENT, PATTERN, LineRules, line_rules
+from runtime.detection.lines import COMMENT, PATTERN
 from runtime.detection.places import BETWEEN, MAX_CHARACTERS, RECORD, VALUE, FileReading
 from runtime.detection.times import ISO
 from runtime.frames.file_rows import file_metadata
 from runtime.names import quote_name
 from runtime.options.checks import option_values
-from runtime.options.formats import ONLY_READ, TIME_UNITS, column_formats
+from runtime.options.formats import ONLY_READ, TIME_UNITS
 from runtime.shown_types import shown_type
 from runtime.spec.table import TableColumn, TableSpec
+from runtime.text.rules import TextRules
 
 # Spark options about the notation of values, with which Spark converts the values itself
 _SPARKS_OWN = (
@@ -51,50 +51,8 @@ _SPARKS_OWN = (
 )
 
 
-@dataclass(frozen=True)
-class TextReading:
-    """Rules for converting the columns of a text table.
-
-    Attributes:
-        spec: Table specification.
-        format: `csv`, `json`, or a format whose files type their columns.
-        options: Options of Spark's reader.
-        formats: Time patterns of columns, by lower-case name.
-        refuses: Whether a value that does not fit is an error. Otherwise it becomes NULL.
-    """
-
-    spec: TableSpec
-    format: str
-    options: dict[str, str]
-    formats: dict[str, str]
-    refuses: bool
-
-    @property
-    def dialect(self) -> Dialect:
-        """Dialect of CSV records."""
-        get = self.options.get
-        return Dialect(
-            get("sep", get("delimiter", ",")),
-            get("quote", '"'),
-            get("escape", '"'),
-            get("comment", ""),
-        )
-
-    @property
-    def line_rules(self) -> LineRules | None:
-        """Rules that turn lines into records. None if Spark's reader suffices."""
-        if self.format not in ("csv", "text"):
-            return None
-        if self.format == "text":
-            return line_rules(option_values(self.spec), has_header=False, prefix="text")
-        is_whole = self.options.get("multiLine", "false").lower() == "true"
-        rules = line_rules(
-            {COMMENT: self.options.get("comment", ""), **option_values(self.spec)},
-            has_header=self.options.get("header", "false").lower() == "true",
-            quote=self.dialect.quote if is_whole else "",
-            escape=self.dialect.escape if is_whole else "",
-        )
-        return None if rules.is_spark_enough() else rules
+class TextReading(TextRules):
+    """Rules for converting the columns of a text table, described to Spark."""
 
     @property
     def records_field(self) -> str:
@@ -104,10 +62,8 @@ class TextReading:
     @property
     def checks_records(self) -> bool:
         """Whether each record is checked, even if a query needs only some columns."""
-        is_whole = self.options.get("multiLine", "false").lower() == "true"
         if self.format == "json":
-            is_whole = is_whole or bool(self.records_field)
-            return self.refuses and not is_whole
+            return self.refuses and not (self.is_whole or self.records_field)
         return self.refuses and self.format in ("csv", "text")
 
     @property
@@ -128,13 +84,7 @@ class TextReading:
             return True
         if column.name.lower() in {name.lower() for name in self.spec.partitioned_by}:
             return False
-        type_ = declared_type(self.spec, column)
-        if self.format in ("csv", "text"):
-            return _is_convertible(type_) or (bool(self._nulls) and isinstance(type_, StringType))
-        if self.format != "json" or not _is_convertible(type_):
-            return False
-        # Spark reads a time with a zone as NULL for a type without one
-        return bool(self._nulls) or (self.refuses and isinstance(type_, TimestampNTZType))
+        return self.is_cast(column.name, declared_type(self.spec, column).simpleString())
 
     def schema(self, schema: StructType) -> StructType:
         """Return the schema for Spark's reader, with text for the columns that are cast here."""
@@ -154,15 +104,11 @@ class TextReading:
         _check_before_filters(dataframe.sparkSession, self.format)
         # Spark would not read records for the check column alone
         first = dataframe[quote_name(dataframe.columns[0])]
-        message = F.concat(
-            F.lit(f"{RECORD}{BETWEEN}{self._file_reading().text()}{BETWEEN}"),
-            _file(dataframe),
-            F.lit(BETWEEN),
-            F.left(F.col(BROKEN_RECORD), F.lit(MAX_CHARACTERS)),
-            F.substring(F.coalesce(first.cast("string"), F.lit("")), 1, 0),
-        )
-        is_whole = F.col(BROKEN_RECORD).isNull()
-        return dataframe.filter(is_whole | F.raise_error(message).cast("boolean"))
+        nothing = F.substring(F.coalesce(first.cast("string"), F.lit("")), 1, 0)
+        record = F.col(BROKEN_RECORD)
+        message = _message(RECORD, self._file_reading(), dataframe, record)
+        is_broken = F.raise_error(F.concat(message, nothing)).cast("boolean")
+        return dataframe.filter(record.isNull() | is_broken)
 
     def value(self, dataframe: DataFrame, column: TableColumn, name: str) -> Column:
         """Convert the text read under a name to a column."""
@@ -171,13 +117,13 @@ class TextReading:
         pattern = self.formats.get(column.name.lower(), "") or self._pattern(type_)
         value = self._cast(text, type_, pattern)
         is_null = text.isNull()
-        nulls = self._nulls
+        nulls = self.notation().nulls
         if nulls:
-            is_null = is_null | text.isin(nulls)
+            is_null = is_null | text.isin(*nulls)
         if isinstance(type_, StringType):
             return F.when(~is_null, text).alias(column.name)
         if nulls:
-            value = F.when(~text.isin(nulls), value)
+            value = F.when(~text.isin(*nulls), value)
         if not self.refuses:
             return value.alias(column.name)
         reading = replace(
@@ -187,20 +133,10 @@ class TextReading:
             pattern=pattern if pattern != ISO else "",
             index=dataframe.columns.index(name),
         )
-        message = F.concat(
-            F.lit(f"{VALUE}{BETWEEN}{reading.text()}{BETWEEN}"),
-            _file(dataframe),
-            F.lit(BETWEEN),
-            F.left(text, F.lit(MAX_CHARACTERS)),
-        )
+        message = _message(VALUE, reading, dataframe, text)
         is_null = is_null | (F.trim(text) == F.lit(""))
         misfit = F.when(is_null, F.lit(None)).otherwise(F.raise_error(message))
         return F.coalesce(value, misfit.cast(type_)).alias(column.name)
-
-    @property
-    def _nulls(self) -> list[str]:
-        values = option_values(self.spec)
-        return list(filter(None, values.get(f"{self.format}.null-literals", "").split("|")))
 
     def _pattern(self, type_: DataType) -> str:
         match type_:
@@ -214,16 +150,12 @@ class TextReading:
 
     def _cast(self, text: Column, type_: DataType, pattern: str) -> Column:
         if isinstance(type_, NumericType):
-            values = option_values(self.spec)
-            group = values.get(f"{self.format}.thousands-separator", "")
-            implied = "," if group == "." else "."
-            decimal = values.get(f"{self.format}.decimal-separator", implied)
-            number_symbols = values.get(f"{self.format}.number-symbols", "")
-            symbols = list(filter(None, number_symbols.split("|")))
-            if symbols:
-                text = _without_symbols(text, symbols)
-            if group:
-                text = _ungroup(text, group, decimal)
+            notation = self.notation()
+            if notation.symbols:
+                text = _without_symbols(text, notation.symbols)
+            decimal = notation.decimal
+            if notation.thousands:
+                text = _ungroup(text, notation.thousands, decimal)
             if decimal != ".":
                 # a point that is not the decimal separator must not become one
                 text = F.translate(text, f".{decimal}", "\u0000.")
@@ -236,30 +168,7 @@ class TextReading:
         return text.try_cast(type_)
 
     def _file_reading(self) -> FileReading:
-        fields = tuple(
-            (c.name, shown_type(declared_type(self.spec, c).simpleString()))
-            for c in self.spec.physical_columns
-            if c.name not in self.spec.partitioned_by
-        )
-        get = self.options.get
-        name = self.spec.name
-        rules = self.line_rules or LineRules(comment=self.dialect.comment)
-        return FileReading(
-            table=name,
-            format=self.format,
-            fields=fields,
-            delimiter=self.dialect.delimiter,
-            quote=self.dialect.quote,
-            escape=self.dialect.escape,
-            comment=rules.comment,
-            skip=rules.skip,
-            skip_below=rules.skip_below,
-            line_pattern=rules.pattern,
-            encoding=get("encoding", get("charset", "")),
-            has_header=get("header", "false").lower() == "true",
-            nulls="|".join([*filter(None, [get("nullValue", "")]), *self._nulls]),
-            by_name=name.startswith("'"),
-        )
+        return self.file_reading(lambda c: declared_type(self.spec, c).simpleString())
 
 
 def text_reading(spec: TableSpec, file_format: str, options: dict[str, str]) -> TextReading | None:
@@ -272,18 +181,17 @@ def text_reading(spec: TableSpec, file_format: str, options: dict[str, str]) -> 
     """
     if not spec.columns:
         return None
-    formats = column_formats(spec)
+    text = TextReading(spec, file_format, options)
     names = {name.lower() for name, _ in spec.options}
-    text_options = [n for n in names if n.partition(".")[2] in ONLY_READ or n == COMMENT]
     has_pattern = file_format == "text" and PATTERN in names
+    if text.formats:
+        return text
     if file_format not in ("csv", "json") and not has_pattern:
-        return TextReading(spec, file_format, options, formats, refuses=True) if formats else None
-    mode = options.get("mode", "FAILFAST").upper()
-    if mode != "FAILFAST" and not (formats or text_options):
         return None
-    if any(option in options for option in _SPARKS_OWN) and not (formats or text_options):
-        return None
-    return TextReading(spec, file_format, options, formats, refuses=mode == "FAILFAST")
+    if any(name.partition(".")[2] in ONLY_READ or name == COMMENT for name in names):
+        return text
+    is_sparks = not text.refuses or any(option in options for option in _SPARKS_OWN)
+    return None if is_sparks else text
 
 
 def allow_encoding(spark: SparkSession, options: Mapping[str, str]) -> None:
@@ -315,14 +223,11 @@ _SPARKS_ENCODINGS = frozenset(
 )
 
 
-def _is_convertible(type_: DataType) -> bool:
-    return isinstance(
-        type_, NumericType | BooleanType | DateType | TimestampType | TimestampNTZType
-    )
-
-
-def _file(dataframe: DataFrame) -> Column:
-    return file_metadata(dataframe)["file_path"]
+def _message(kind: str, reading: FileReading, dataframe: DataFrame, text: Column) -> Column:
+    """Return a task's message about a text; see `runtime.detection.places`."""
+    path = file_metadata(dataframe)["file_path"]
+    begin, between = F.lit(f"{kind}{BETWEEN}{reading.text()}{BETWEEN}"), F.lit(BETWEEN)
+    return F.concat(begin, path, between, F.left(text, F.lit(MAX_CHARACTERS)))
 
 
 def _without_symbols(text: Column, symbols: Sequence[str]) -> Column:

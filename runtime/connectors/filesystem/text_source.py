@@ -6,7 +6,7 @@ Imports no PySpark.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from runtime.errors import ExecutionError
 from runtime.files import is_local_path
 from runtime.frames.scan_source import SETTINGS_OF_TEXT, check_like_spark, roots_of
 from runtime.options.checks import option_values
-from runtime.options.formats import TIME_UNITS, column_formats, format_of, spark_options
+from runtime.options.formats import TIME_UNITS, format_of, spark_options
 from runtime.refusal import Refused, refuse
 from runtime.scan.files import NO_FILES, Listing, list_files, partition_files
 from runtime.scan.ranges import FileRange
@@ -30,12 +30,13 @@ from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
 from runtime.spec.scan import ScanFile
 from runtime.spec.table import Column, TableColumn, TableSpec
-from runtime.spec.text import CsvRecords, Notation, TextColumn, TextSource
+from runtime.spec.text import CsvRecords, TextColumn, TextSource
 from runtime.text.csv_fields import header_of
 from runtime.text.csv_record import split_record
 from runtime.text.json_record import parse_record
 from runtime.text.lines import Lines, read_lines
 from runtime.text.patterns import pattern_regex
+from runtime.text.rules import SIMPLE_TYPES, TextRules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,9 +53,6 @@ _CSV_OPTIONS = frozenset(
 _JSON_OPTIONS = frozenset(
     "json.fail-on-missing-field json.timestamp-format.standard json.encode.ignore-null-fields "
     "json.null-literals".split()
-)
-_TYPES = frozenset(
-    "string tinyint smallint int bigint float double boolean date timestamp timestamp_ntz".split()
 )
 _ALIASES = {"integer": "int", "timestamp_ltz": "timestamp"}
 _COMPRESSED = (".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate")
@@ -87,23 +85,16 @@ def text_source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column])
     columns = [column for column in columns if column.name.lower() not in partitions]
     files = _files(listing, in_names)
     file_format = format_of(values) or ""
-    options = spark_options(spec, file_format)
-    notation = Notation(
-        nulls=_words(values, f"{file_format}.null-literals"),
-        thousands=(group := values.get("csv.thousands-separator", "")),
-        decimal=values.get("csv.decimal-separator", "," if group == "." else "."),
-        symbols=_words(values, "csv.number-symbols"),
-        zone=settings_of(spark).get("spark.sql.session.timeZone"),
-    )
-    reading = _file_reading(spec, file_format, options, notation)
+    rules = TextRules(spec, file_format, spark_options(spec, file_format))
+    notation = rules.notation(settings_of(spark).get("spark.sql.session.timeZone"))
+    reading = rules.file_reading(_spark_type)
     broken = f"{RECORD}{BETWEEN}{reading.text()}"
-    formats = column_formats(spec)
     if file_format == "json":
         keys = _keys(spec, files, store)
 
         def json_column(column: Column) -> TextColumn:
-            described = _column(spec, column, formats, reading)
-            is_cast = _is_cast(described, notation)
+            described = _column(rules, column, reading)
+            is_cast = rules.is_cast(column.name, described.type)
             if not is_cast and described.type in ("date", "timestamp"):
                 refuse(f"Spark reads {column.name} as {shown_type(described.type)}")
             return replace(described, key=keys[column.name.lower()], is_cast=is_cast)
@@ -114,13 +105,13 @@ def text_source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column])
         return TextSource(
             values["path"], files, read, None, notation, checked, in_names, broken=broken
         )
-    records = _records(spec, options)
+    records = _records(rules)
     fields = _field_names(spec, records, files, store)
     records = replace(records, n_fields=len(fields))
 
     def csv_column(column: Column) -> TextColumn:
         place = fields.index(column.name.lower())
-        return _column(spec, column, formats, replace(reading, index=place), place)
+        return _column(rules, column, replace(reading, index=place), place)
 
     read = tuple(map(csv_column, columns))
     return TextSource(values["path"], files, read, records, notation, None, in_names, broken=broken)
@@ -130,13 +121,6 @@ def _stored_columns(spec: TableSpec) -> list[TableColumn]:
     """Return the columns that files contain."""
     partitions = {name.lower() for name in spec.partitioned_by}
     return [c for c in spec.physical_columns if c.name.lower() not in partitions]
-
-
-def _is_cast(column: TextColumn, notation: Notation) -> bool:
-    """Return whether a field in JSON is read as text and cast; see `text.TextReading.converts`."""
-    if column.pattern:
-        return True
-    return column.type != "string" and (bool(notation.nulls) or column.type == "timestamp_ntz")
 
 
 def _keys(spec: TableSpec, files: Sequence[ScanFile], store: Store | None) -> dict[str, str]:
@@ -159,10 +143,6 @@ def _keys(spec: TableSpec, files: Sequence[ScanFile], store: Store | None) -> di
             refuse(f"the field {column.name} has several spellings")
         (keys[column.name.lower()],) = names
     return keys
-
-
-def _words(values: Mapping[str, str], option: str) -> tuple[str, ...]:
-    return tuple(filter(None, values.get(option, "").split("|")))
 
 
 def _check_options(spec: TableSpec) -> None:
@@ -196,10 +176,10 @@ def _files(listing: Listing, partitions: Sequence[Column]) -> tuple[ScanFile, ..
     return tuple(files)
 
 
-def _records(spec: TableSpec, options: Mapping[str, str]) -> CsvRecords:
+def _records(rules: TextRules) -> CsvRecords:
     """Return the CSV rules, with the number of fields still unknown."""
-    delimiter = options.get("sep", options.get("delimiter", ","))
-    quote, comment = options.get("quote", '"'), options.get("comment", "")
+    dialect = rules.dialect
+    delimiter, quote, comment = dialect.delimiter, dialect.quote, dialect.comment
     for name, sign in (("delimiter", delimiter), ("quote", quote), ("comment", comment)):
         is_plain = len(sign) == 1 and " " < sign < "\x7f" and not sign.isalnum() and sign != "\\"
         is_tab = name == "delimiter" and sign in ("\t", " ")
@@ -207,18 +187,17 @@ def _records(spec: TableSpec, options: Mapping[str, str]) -> CsvRecords:
             refuse(f"Spark reads CSV with the {name} {sign!r}")
     if len({delimiter, quote, comment} - {""}) < 1 + bool(quote) + bool(comment):
         refuse("delimiter, quote and comment are not different characters")
-    values = option_values(spec)
+    values = option_values(rules.spec)
     if len(values.get("csv.comment", "")) > 1:
         refuse("the table has the option 'csv.comment' with several characters")
-    if "escape" in {name.lower() for name, _ in spec.options}:
+    if "escape" in {name.lower() for name, _ in rules.spec.options}:
         refuse("the table has the option 'escape'")
-    if quote not in ("", '"') and options.get("escape", '"') == '"':
+    if quote not in ("", '"') and dialect.escape == '"':
         # Spark then has another escape character than its quote
         refuse(f"Spark reads CSV with the quote {quote!r}")
-    header = options.get("header", "false").lower()
     prefixes = prefixes_of(values.get(SKIP_PREFIXES, ""))
-    null = options.get("nullValue", "")
-    return CsvRecords(0, delimiter, quote, comment, null, header == "true", prefixes)
+    null = rules.options.get("nullValue", "")
+    return CsvRecords(0, delimiter, quote, comment, null, rules.has_header, prefixes)
 
 
 def _field_names(
@@ -267,21 +246,15 @@ def _header(file: ScanFile, lines: Lines, records: CsvRecords) -> str | None:
     return header
 
 
-def _column(
-    spec: TableSpec,
-    column: Column,
-    formats: Mapping[str, str],
-    reading: FileReading,
-    place: int = 0,
-) -> TextColumn:
+def _column(rules: TextRules, column: Column, reading: FileReading, place: int = 0) -> TextColumn:
     name = column.name.lower()
-    declared = {c.name.lower(): c for c in spec.physical_columns}.get(name)
+    declared = {c.name.lower(): c for c in rules.spec.physical_columns}.get(name)
     if declared is None:
         refuse(f"{column.name} is not stored in the files")
     type_ = _spark_type(declared)
     if type_ != column.type:
         refuse(f"Spark reads {column.name} as {shown_type(column.type)}")
-    pattern = formats.get(name, "")
+    pattern = rules.formats.get(name, "")
     of_column = replace(
         reading,
         column=declared.name,
@@ -298,26 +271,6 @@ def _spark_type(column: TableColumn) -> str:
     if (decimal := DECIMAL.fullmatch(text.upper())) is not None:
         return f"decimal({decimal[1]},{decimal[2] or 0})"
     type_ = "string" if TEXT.fullmatch(text.upper()) else _ALIASES.get(text, text)
-    if type_ not in _TYPES:
+    if type_ != "string" and type_ not in SIMPLE_TYPES:
         refuse(f"Spark reads {column.name} as {shown_type(text)}")
     return type_
-
-
-def _file_reading(
-    spec: TableSpec, file_format: str, options: Mapping[str, str], notation: Notation
-) -> FileReading:
-    """Return the rules by which messages locate a line; see `text.TextReading`."""
-    get = options.get
-    fields = tuple((c.name, shown_type(_spark_type(c))) for c in _stored_columns(spec))
-    return FileReading(
-        table=spec.name,
-        format=file_format,
-        fields=fields,
-        delimiter=get("sep", get("delimiter", ",")),
-        quote=get("quote", '"'),
-        escape=get("escape", '"'),
-        comment=get("comment", ""),
-        has_header=get("header", "false").lower() == "true",
-        nulls="|".join([*filter(None, [get("nullValue", "")]), *notation.nulls]),
-        by_name=spec.name.startswith("'"),
-    )

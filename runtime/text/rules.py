@@ -1,0 +1,153 @@
+"""Rules that turn the text of a table's files into records and values, for both readers of text.
+
+Imports no PySpark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from runtime.detection.dialect import Dialect
+from runtime.detection.lines import COMMENT, LineRules, line_rules
+from runtime.detection.places import FileReading
+from runtime.options.checks import option_values
+from runtime.options.formats import column_formats
+from runtime.shown_types import shown_type
+from runtime.spec.table import TableColumn, TableSpec
+from runtime.spec.text import Notation
+
+# Types with one form in text, other than texts and DECIMAL
+SIMPLE_TYPES = frozenset(
+    "tinyint smallint int bigint float double boolean date timestamp timestamp_ntz".split()
+)
+
+
+@dataclass(frozen=True)
+class TextRules:
+    """Rules for the text of a table.
+
+    Attributes:
+        spec: Table specification.
+        format: `csv`, `json`, or a format whose files type their columns.
+        options: Options of Spark's reader.
+    """
+
+    spec: TableSpec
+    format: str
+    options: dict[str, str]
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a value that does not fit is an error. Otherwise it becomes NULL."""
+        is_text = self.format in ("csv", "json", "text")
+        return not is_text or self.options.get("mode", "FAILFAST").upper() == "FAILFAST"
+
+    @property
+    def has_header(self) -> bool:
+        """Whether the first record of a file names the columns."""
+        return self.options.get("header", "false").lower() == "true"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a record may span lines."""
+        return self.options.get("multiLine", "false").lower() == "true"
+
+    @property
+    def dialect(self) -> Dialect:
+        """Dialect of CSV records."""
+        get = self.options.get
+        return Dialect(
+            get("sep", get("delimiter", ",")),
+            get("quote", '"'),
+            get("escape", '"'),
+            get("comment", ""),
+        )
+
+    @property
+    def line_rules(self) -> LineRules | None:
+        """Rules that turn lines into records. None if Spark's reader suffices."""
+        if self.format not in ("csv", "text"):
+            return None
+        if self.format == "text":
+            return line_rules(option_values(self.spec), has_header=False, prefix="text")
+        rules = line_rules(
+            {COMMENT: self.options.get("comment", ""), **option_values(self.spec)},
+            has_header=self.has_header,
+            quote=self.dialect.quote if self.is_whole else "",
+            escape=self.dialect.escape if self.is_whole else "",
+        )
+        return None if rules.is_spark_enough() else rules
+
+    @property
+    def formats(self) -> dict[str, str]:
+        """Time patterns of columns, by lower-case name."""
+        return column_formats(self.spec)
+
+    def notation(self, zone: str = "") -> Notation:
+        """Return the notation of values. `zone` is the session time zone."""
+        values = option_values(self.spec)
+
+        def option(name: str, default: str = "") -> str:
+            return values.get(f"{self.format}.{name}", default)
+
+        group = option("thousands-separator")
+        return Notation(
+            nulls=_words(option("null-literals")),
+            decimal=option("decimal-separator", "," if group == "." else "."),
+            thousands=group,
+            symbols=_words(option("number-symbols")),
+            zone=zone,
+        )
+
+    def is_cast(self, name: str, type_: str) -> bool:
+        """Return whether a field is read as text and then cast.
+
+        Args:
+            name: Name of the column.
+            type_: Spark's name of its type.
+        """
+        if name.lower() in self.formats:
+            return True
+        has_nulls = bool(self.notation().nulls)
+        is_simple = type_ in SIMPLE_TYPES or type_.startswith("decimal")
+        if self.format in ("csv", "text"):
+            return is_simple or (has_nulls and type_ == "string")
+        # Spark reads a time with a zone as NULL for a type without one
+        reads_null = self.refuses and type_ == "timestamp_ntz"
+        return self.format == "json" and is_simple and (has_nulls or reads_null)
+
+    def file_reading(self, type_of: Callable[[TableColumn], str]) -> FileReading:
+        """Return the rules by which messages locate a line.
+
+        Args:
+            type_of: Returns Spark's name of a column's type.
+        """
+        partitions = {name.lower() for name in self.spec.partitioned_by}
+        dialect = self.dialect
+        rules = self.line_rules or LineRules(comment=dialect.comment)
+        null = self.options.get("nullValue", "")
+        return FileReading(
+            table=self.spec.name,
+            format=self.format,
+            fields=tuple(
+                (column.name, shown_type(type_of(column)))
+                for column in self.spec.physical_columns
+                if column.name.lower() not in partitions
+            ),
+            delimiter=dialect.delimiter,
+            quote=dialect.quote,
+            escape=dialect.escape,
+            comment=rules.comment,
+            skip=rules.skip,
+            skip_below=rules.skip_below,
+            line_pattern=rules.pattern,
+            encoding=self.options.get("encoding", self.options.get("charset", "")),
+            has_header=self.has_header,
+            nulls="|".join([*filter(None, [null]), *self.notation().nulls]),
+            by_name=self.spec.name.startswith("'"),
+        )
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split("|")))
