@@ -369,6 +369,13 @@ def _file_error(chain: Sequence[Failure]) -> ErrorText | None:
                 column = plain_name(failure.parameters["column"].strip("[]"))
                 actual, expected = (failure.parameters[k] for k in ("actualType", "expectedType"))
                 return ErrorText(f"column {column} of {path} is {actual}, not {expected}")
+        for cause in causes:
+            if (headers := _CSV_HEADERS.search(cause.text)) is not None:
+                return ErrorText(
+                    f"the headers of files differ: {path} has {headers['own']}, other files have "
+                    f"{headers['others']}",
+                    "use a glob that matches only files with the same header",
+                )
         malformed = [c for c in causes if "MALFORMED_" in (c.condition or "")]
         why = _why_unreadable(causes)
         if malformed:
@@ -381,6 +388,11 @@ def _file_error(chain: Sequence[Failure]) -> ErrorText | None:
         return ErrorText(f"cannot read {path}: {why}")
     return None
 
+
+# Fields, or their number, in the header of a CSV file and in the header that Spark expects
+_CSV_HEADERS = re.compile(
+    r"CSV header .*\s+Header(?: length)?: (?P<own>.*?)(?:\s+Schema|, schema size): (?P<others>.*)"
+)
 
 # Position in Jackson's message about a broken JSON file that is a single document
 _JSON_LINE = re.compile(r"\bline: (\d+), column: \d+\]")

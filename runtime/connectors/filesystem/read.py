@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
-from functools import partial
+from functools import partial, reduce
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -90,7 +92,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     with reachable(spec, origin):
         is_unwritten = not is_glob(origin, files) and not files.exists(origin)
     if is_unwritten:
-        return spark.createDataFrame([], declared_schema(spec, file_columns(spec)))
+        return spark.createDataFrame([], declared_schema(spec, _file_columns(spec)))
     attempt = 0
     while True:
         attempt += 1
@@ -128,13 +130,9 @@ def read_stored_table(
         raise _pattern_error(spec)
     with reachable(spec, origin):
         dataframe = read_stored(spark, spec, origin, files)
-    brought = file_columns(spec)
     if dataframe is None:
-        return spark.createDataFrame([], declared_schema(spec, brought))
-    if not spec.columns:
-        return dataframe
-    text = text_reading(spec, "parquet", {})
-    return dataframe.select(*(declared_column(dataframe, spec, c, origin, text) for c in brought))
+        return spark.createDataFrame([], declared_schema(spec, _file_columns(spec)))
+    return select_declared(dataframe, spec, origin, text_reading(spec, "parquet", {}))
 
 
 def _read(
@@ -146,34 +144,72 @@ def _read(
     first: str | None,
 ) -> DataFrame:
     """Read the files below `paths` as Spark lists them now; `first` is one of them."""
-    file_format = format_of(option_values(spec))
-    assert file_format is not None, "validate() has seen to it"
+    file_format = format_of(option_values(spec)) or ""
     text = text_reading(spec, file_format, options)
-    read_options = options if text is None else text.reader_options
-    allow_encoding(spark, options)
-    reader = spark.read.format(file_format).options(**read_options)
     with translate_spark_errors(partial(explain, spec, origin)):
         if file_format == "parquet" and first is not None and special_column(first):
             files = filter(selection_filter(spec), data_files(origin))
+            reader = spark.read.format(file_format).options(**options)
             dataframe = read_special(reader, first, files, paths)
-        elif not spec.columns:
-            dataframe = reader.load(paths)
-        elif file_format in SELF_DESCRIBING:
-            dataframe = load_with_partition_types(reader, spec, paths)
-        elif text is not None and (rules := text.line_rules) is not None:
-            dataframe = load_records(spark, spark.read, text, rules, paths)
         else:
-            schema = schema_to_read(spark, spec, file_format, options, paths)
-            if text is not None:
-                schema = text.schema(schema)
-            dataframe = load_text(reader, schema, file_format, options, text, paths)
+            dataframe = load_files(spark, spec, options, text, paths)
         if is_remote(spark):
             _ = dataframe.schema  # some formats look at the path only when the schema is used
-    if not spec.columns:
-        return dataframe
-    # positional formats got the declared names; all others are matched by name
-    brought = file_columns(spec)
-    return dataframe.select(*(declared_column(dataframe, spec, c, origin, text) for c in brought))
+    return select_declared(dataframe, spec, origin, text)
+
+
+def load_files(
+    spark: SparkSession,
+    spec: TableSpec,
+    options: dict[str, str],
+    text: TextReading | None,
+    paths: list[str] | str,
+    stream_options: Mapping[str, str] | None = None,
+    *,
+    is_empty: bool = False,
+) -> DataFrame:
+    """Load all columns of files, as a batch or as a stream.
+
+    Args:
+        spark: Spark session.
+        spec: Table specification.
+        options: Options of Spark's reader.
+        text: Rules for values that are read as text.
+        paths: Paths for Spark to load: one path for a stream.
+        stream_options: Options of Spark's file stream source. None for a batch.
+        is_empty: Whether no file of a stream exists yet.
+
+    Raises:
+        CatalogError: No file exists to take the columns from.
+    """
+    file_format = format_of(option_values(spec)) or ""
+    allow_encoding(spark, options)
+    new_reader: Any = spark.read
+    if stream_options is not None:
+        new_reader = spark.readStream.options(**stream_options)
+    if text is not None and (rules := text.line_rules) is not None:
+        return load_records(spark, new_reader, text, rules, paths, is_empty=is_empty)
+    brings_types = not spec.columns or file_format in SELF_DESCRIBING
+    if is_empty:
+        if not spec.columns:
+            raise no_columns(spec, str(paths))
+        schema = declared_schema(spec, spec.physical_columns)
+    elif brings_types:
+        batch = spark.read.format(file_format).options(**options)
+        rows = _load_with_partition_types(batch, spec, paths)
+        if stream_options is None:
+            return rows
+        schema = rows.schema
+    else:
+        schema = _schema_to_read(spark, spec, file_format, options, paths)
+    # the schema adds an option
+    read_options = options if text is None else text.reader_options
+    reader = new_reader.format(file_format).options(**read_options)
+    if brings_types:
+        loaded: DataFrame = reader.schema(schema).load(paths)
+        return loaded
+    schema = schema if text is None else text.schema(schema)
+    return _load_text(reader, schema, file_format, options, text, paths)
 
 
 def reachable_files(
@@ -260,19 +296,33 @@ def reachable(spec: TableSpec, path: str) -> Iterator[None]:
         ) from error
 
 
-def file_columns(spec: TableSpec) -> list[TableColumn]:
+def _file_columns(spec: TableSpec) -> list[TableColumn]:
     """Return the columns that files provide: physical columns and metadata."""
     return [c for c in spec.columns if c.computed is None]
 
 
-def declared_column(
+def select_declared(
+    dataframe: DataFrame, spec: TableSpec, origin: str, text: TextReading | None
+) -> DataFrame:
+    """Select the columns of files as declared; without declared columns, all.
+
+    Positional formats have the declared names; columns of all others are matched by name. `text`
+    converts columns that are read as text.
+    """
+    if not spec.columns:
+        return dataframe
+    return dataframe.select(
+        *(_declared_column(dataframe, spec, c, origin, text) for c in _file_columns(spec))
+    )
+
+
+def _declared_column(
     dataframe: DataFrame,
     spec: TableSpec,
     column: TableColumn,
     origin: str,
-    text: TextReading | None = None,
+    text: TextReading | None,
 ) -> Column:
-    """Return a column of files as declared; `text` converts it if it is read as text."""
     if text is not None and text.converts(column):
         matches = find_column(dataframe.columns, column.name)
         if len(matches) == 1:
@@ -328,10 +378,10 @@ def _pattern_error(spec: TableSpec) -> CatalogError:
     )
 
 
-def load_with_partition_types(
-    reader: DataFrameReader, spec: TableSpec, paths: list[str]
+def _load_with_partition_types(
+    reader: DataFrameReader, spec: TableSpec, paths: list[str] | str
 ) -> DataFrame:
-    """Load self-describing files with declared types for their partition columns.
+    """Load files with their own types, and declared types for their partition columns.
 
     Spark infers the type of a partition column from directory names: `01` would become 1.
     """
@@ -351,12 +401,12 @@ def load_with_partition_types(
     )
 
 
-def schema_to_read(
+def _schema_to_read(
     spark: SparkSession,
     spec: TableSpec,
     file_format: str,
     options: dict[str, str],
-    paths: list[str],
+    paths: list[str] | str,
 ) -> StructType:
     """Return the schema for reading a format that does not type its columns."""
     declared = declared_schema(spec, spec.physical_columns)
@@ -379,13 +429,14 @@ def _schema_by_header(
     declared: StructType,
     partitions: set[str],
     options: dict[str, str],
-    paths: list[str],
+    paths: list[str] | str,
 ) -> StructType:
     """Return the columns of the header in order, with their declared types."""
-    # all files must have the same header, or their columns would be mixed up
-    options.setdefault("enforceSchema", "false")
     bare = {**options, "inferSchema": "false"}
     header = spark.read.format("csv").options(**bare).load(paths).schema
+    if _are_in_file(spark, header.names, bare, paths):
+        # all files must have the same header, or their columns would be mixed up
+        options.setdefault("enforceSchema", "false")
     types = {field.name.lower(): field.dataType for field in declared.fields}
     in_header = {field.name.lower() for field in header.fields}
     # also partition columns, with their declared types
@@ -400,7 +451,23 @@ def _schema_by_header(
     )
 
 
-def _sampled_fields(spark: SparkSession, options: dict[str, str], paths: list[str]) -> list[str]:
+def _are_in_file(
+    spark: SparkSession, names: list[str], options: dict[str, str], paths: list[str] | str
+) -> bool:
+    """Return whether all names come from a header.
+
+    Spark appends the position to a name that is empty or repeated.
+    """
+    if not any(name.endswith(str(position)) for position, name in enumerate(names)):
+        return True
+    rows = spark.read.format("csv").options(**{**options, "header": "false"}).load(paths)
+    fields = {field.lower() for field in rows.first() or () if field}
+    return len(fields) == len(names)
+
+
+def _sampled_fields(
+    spark: SparkSession, options: dict[str, str], paths: list[str] | str
+) -> list[str]:
     """Return the field names in the first lines. Their case matters in Spark but not in SQL."""
     text = {
         name: options[name]
@@ -421,7 +488,7 @@ def _sampled_fields(spark: SparkSession, options: dict[str, str], paths: list[st
     return list(names)
 
 
-def load_text(
+def _load_text(
     reader: DataFrameReader,
     schema: StructType,
     file_format: str,
@@ -443,12 +510,12 @@ def load_text(
     fields = [*schema.fields, StructField(broken, StringType())]
     reader = reader.option("columnNameOfCorruptRecord", broken)
     dataframe = reader.schema(StructType(fields)).load(paths)
-    found_any = None
-    for field in schema.fields:
-        is_there = dataframe[quote_name(field.name)].isNotNull()
-        found_any = is_there if found_any is None else found_any | is_there
-    is_valid = dataframe[broken].isNull()
-    return dataframe.filter(is_valid if found_any is None else is_valid | found_any).drop(broken)
+    is_kept = reduce(
+        operator.or_,
+        (dataframe[quote_name(field.name)].isNotNull() for field in schema.fields),
+        dataframe[broken].isNull(),
+    )
+    return dataframe.filter(is_kept).drop(broken)
 
 
 def explain(spec: TableSpec, origin: str, error: Exception) -> SqlwinError:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 import pyarrow as pa
@@ -31,8 +30,7 @@ from runtime.spark.workers import prepare_worker
 # Options of Spark's CSV reader about files and lines
 _OF_FILES = frozenset(
     "basePath pathGlobFilter recursiveFileLookup modifiedAfter modifiedBefore ignoreCorruptFiles "
-    "ignoreMissingFiles lineSep maxFilesPerTrigger maxBytesPerTrigger latestFirst maxFileAge "
-    "fileNameOnly cleanSource sourceArchiveDir".split()
+    "ignoreMissingFiles lineSep".split()
 )
 _OF_LINES = frozenset(
     "comment header encoding charset multiLine enforceSchema compression inferSchema extension "
@@ -52,7 +50,6 @@ def load_records(
     text: TextReading,
     rules: LineRules,
     paths: list[str] | str,
-    stream_options: Mapping[str, str] = MappingProxyType({}),
     *,
     is_empty: bool = False,
 ) -> DataFrame:
@@ -60,11 +57,10 @@ def load_records(
 
     Args:
         spark: Spark session.
-        reader: Its batch or stream reader, without options.
+        reader: Its batch or stream reader, with only the options of a stream.
         text: Rules for values.
         rules: Rules for records.
         paths: Paths of the files.
-        stream_options: Options of Spark's file stream source.
         is_empty: Whether no file exists yet.
 
     Raises:
@@ -75,10 +71,9 @@ def load_records(
     partition_names = {name.lower() for name in spec.partitioned_by}
     partitions = StructType([f for f in declared.fields if f.name.lower() in partition_names])
     fields = [f for f in declared.fields if f.name.lower() not in partition_names]
-    every = {**options, **stream_options}
     if rules.pattern:
         schema = text.schema(StructType(fields))
-        return text.check_records(read_lines(reader, rules, every, partitions, paths, schema))
+        return text.check_records(read_lines(reader, rules, options, partitions, paths, schema))
     header = None
     if rules.has_header and not is_empty:
         all_paths = [paths] if isinstance(paths, str) else paths
@@ -90,7 +85,7 @@ def load_records(
         fields = [StructField(n, types.get(n.lower(), StringType())) for n in names]
     if options.get("enforceSchema", "false").lower() == "true":
         header = None  # the columns have other names than the header
-    rows = read_records(reader, rules, every, partitions, paths, header)
+    rows = read_records(reader, rules, options, partitions, paths, header)
     return text.check_records(parse_csv(rows, text.schema(StructType(fields)), text.reader_options))
 
 
@@ -105,7 +100,7 @@ def read_records(
     """Read the records of files as text, with information about their files.
 
     Args:
-        reader: Spark's batch or stream reader, without options.
+        reader: Spark's batch or stream reader, with only the options of a stream.
         rules: Rules for records.
         options: Options of Spark's CSV reader.
         partitions: Columns that come from directories.

@@ -13,34 +13,27 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from runtime.commits import read_commits
-from runtime.connectors.columns import declared_schema, no_columns
 from runtime.connectors.connector import register_source
 from runtime.connectors.filesystem.parquet_types import special_column
 from runtime.connectors.filesystem.planning import may_be_unwritten
 from runtime.connectors.filesystem.publish import clear_batches
 from runtime.connectors.filesystem.read import (
-    declared_column,
     explain,
-    file_columns,
-    load_text,
-    load_with_partition_types,
+    load_files,
     reachable,
     reachable_files,
     read_stored_table,
-    schema_to_read,
+    select_declared,
 )
-from runtime.connectors.filesystem.records import load_records
 from runtime.connectors.filesystem.stored import UNREAD_ROWS, UnreadRows
-from runtime.connectors.filesystem.text import allow_encoding, text_reading
+from runtime.connectors.filesystem.text import text_reading
 from runtime.errors import CatalogError, ExecutionError, SetupError
 from runtime.files import Files
 from runtime.frames.file_rows import file_path
 from runtime.options.checks import is_monitored, option_values
 from runtime.options.formats import (
-    SELF_DESCRIBING,
     STREAM_OPTIONS,
     format_of,
     spark_options,
@@ -83,7 +76,6 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     file_format = format_of(values)
     assert file_format is not None, "validate() has seen to it"
     options = spark_options(spec, file_format)
-    allow_encoding(spark, options)
     origin = resolve(spark, values["path"])
     files = reachable_files(spark, spec, origin, is_awaited=is_monitored(spec))
     if isinstance(files, StoredFiles):
@@ -103,42 +95,22 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
             subjects=(spec.name,),
             hint="SET 'execution.runtime-mode' = 'batch', or write the files with a type of SQL",
         )
+    text = text_reading(spec, file_format, options)
     with translate_spark_errors(partial(explain, spec, origin)):
-        is_empty = files is not None and first is None
-        text = text_reading(spec, file_format, options)
-        rules = None if text is None else text.line_rules
-        schema = (
-            StructType()
-            if rules is not None
-            else _schema(spark, spec, file_format, options, path, is_empty)
+        dataframe = load_files(
+            spark,
+            spec,
+            options,
+            text,
+            path,
+            file_source_options(spec),
+            is_empty=files is not None and first is None,
         )
-        if text is not None and file_format not in SELF_DESCRIBING:
-            schema = text.schema(schema)
-        reader: Any = spark.readStream.format(file_format)
-        read_options = options if text is None else text.reader_options
-        reader = reader.options(**read_options, **file_source_options(spec))
-        if text is not None and rules is not None:
-            dataframe = load_records(
-                spark,
-                spark.readStream,
-                text,
-                rules,
-                path,
-                file_source_options(spec),
-                is_empty=is_empty,
-            )
-        elif spec.columns:
-            dataframe = load_text(reader, schema, file_format, options, text, path)
-        else:
-            dataframe = reader.schema(schema).load(path)
     if (regex := values.get("source.path.regex-pattern")) is not None:
         # as in Flink, the pattern applies to the absolute path
         name = F.regexp_replace(file_path(dataframe), "^file:/+", "/")
         dataframe = dataframe.filter(name.rlike(f"^(?:{regex})$"))
-    if not spec.columns:
-        return dataframe
-    brought = file_columns(spec)
-    return dataframe.select(*(declared_column(dataframe, spec, c, origin, text) for c in brought))
+    return select_declared(dataframe, spec, origin, text)
 
 
 def _stored_stream(
@@ -226,25 +198,3 @@ def _directory_or_glob(path: str, files: Files) -> str:
     if first is None:
         return plain
     return f"{directory}/{name[:first]}[{name[first]}]{name[first + 1 :]}"
-
-
-def _schema(
-    spark: SparkSession,
-    spec: TableSpec,
-    file_format: str,
-    options: dict[str, str],
-    path: str,
-    is_empty: bool,
-) -> StructType:
-    """Return the schema for reading: of existing files, or else as declared."""
-    declared = declared_schema(spec, spec.physical_columns)
-    if is_empty:
-        if spec.columns:
-            return declared
-        raise no_columns(spec, path)
-    reader = spark.read.format(file_format).options(**options)
-    if not spec.columns:
-        return reader.load(path).schema
-    if file_format in SELF_DESCRIBING:
-        return load_with_partition_types(reader, spec, [path]).schema
-    return schema_to_read(spark, spec, file_format, options, [path])

@@ -188,3 +188,33 @@ def test_a_date_and_a_time_of_day_are_one_time(fresh_session: sqlwin.Session, da
     with pytest.raises(sqlwin.SqlwinError, match="a date and a time of day") as raised:
         rows(fresh_session, "SELECT * FROM TUMBLE('f.csv', Tag + Uhr + v, 1h)")
     assert raised.value.position is not None
+
+
+@pytest.mark.parametrize(
+    ("header", "other", "expected"),
+    [
+        ("a,b", "b,a", r"the headers of files differ: .*\.csv has [ab], [ab], other files have"),
+        ("a,b", "a,b,c", r"the headers of files differ: .*\.csv has \d, other files have \d"),
+        ("a,b,c2,c3", "a,b,c3,c2", "the headers of files differ"),
+        # pandas leaves the name of the index empty
+        (",a,b", ",a,b", [(1, 2), (1, 2)]),
+        ("c,a,b,c", "c,a,b,c", [(1, 2), (1, 2)]),
+        ("a,b", "A,B", [(0, 1), (0, 1)]),
+    ],
+)
+def test_all_files_have_the_same_header(
+    fresh_session: sqlwin.Session, data: Path, header: str, other: str, expected: object
+) -> None:
+    (data / "all").mkdir()
+    for name, names in (("1.csv", header), ("2.csv", other)):
+        numbers = ",".join(str(i) for i, _ in enumerate(names.split(",")))
+        (data / "all" / name).write_text(f"{names}\n{numbers}\n")
+    fresh_session.execute(
+        "CREATE TABLE t (a INT, b INT) WITH ('connector' = 'filesystem', 'path' = 'all', "
+        "'format' = 'csv', 'header' = 'true')"
+    )
+    if isinstance(expected, str):
+        with pytest.raises(sqlwin.SqlwinError, match=expected):
+            rows(fresh_session, "SELECT a, b FROM t")
+    else:
+        assert rows(fresh_session, "SELECT a, b FROM t") == expected
