@@ -46,6 +46,8 @@ def two_phases(
         NamedExpr(key.name, to_microseconds(key.expr)) if key.name in intervals else key
         for key in node.keys
     )
+    if node.window.row_length is not None:
+        local_keys += (NamedExpr(node.window.row_length, column(node.window.row_length)),)
     key_columns = tuple(
         replace(c, type="bigint") if c.name in intervals else c
         for c in node.schema

@@ -35,6 +35,7 @@ from planner.binder.misplaced import check_filters
 from planner.binder.qualify import unfold_qualify
 from planner.binder.rank import bind_rank
 from planner.binder.relations import Relations, Scope
+from planner.binder.row_length import with_row_length
 from planner.binder.strict_flink import check_function, check_query, check_table, strict_error
 from planner.binder.window_block import (
     bind_aggregation,
@@ -578,6 +579,8 @@ class _Binder(Relations):
         if self.strict:
             check_function(function, window, self.sql)
         source = self._data(function, scope)
+        if window.row_length is not None:
+            source = with_row_length(function, "gap", window.row_length, source, self, scope)
         return window_node(function, window, source, self.sql, takes_date=not self.strict)
 
 

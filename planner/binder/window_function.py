@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from planner.binder.row_length import row_length
 from planner.catalog import Schema, column_named
 from planner.nodes.logical import (
     NamedExpr,
@@ -23,6 +24,7 @@ from runtime.errors import AnalysisError, ErrorKind, nearest
 from runtime.shown_types import shown_type
 from runtime.spec.table import Column
 from runtime.windows import FUNCTIONS, Window
+from runtime.windows.arguments import RowLength
 from runtime.windows.intervals import IntervalValue
 from runtime.windows.times import DAY_US
 from runtime.windows.tumble import tumble_of
@@ -76,6 +78,10 @@ class _Arguments:
                 f"for example INTERVAL '10' MINUTE as the {parameter}",
             )
         return value
+
+    def of_rows(self, parameter: str) -> RowLength | None:
+        expr = self.function.args[parameter]
+        return row_length(expr, f"the {parameter} of {self.kind}", self.sql)
 
     def offset(self, stride: IntervalValue, parameter: str) -> IntervalValue:
         """Return the offset. Weeks start on Monday and therefore have a default offset.
@@ -147,7 +153,8 @@ def window_node(
         columns = WindowColumns(*WINDOW_COLUMNS)
     if function.alias_column_names:
         old = [c.name for c in source.schema]
-        source, columns, time = apply_column_names(function, source, time, sql)
+        hidden = window.row_length
+        source, columns, time = apply_column_names(function, source, time, hidden, sql)
         partition = tuple(source.schema[old.index(name)].name for name in partition)
     window = window.with_partition(partition)
     added = (
@@ -156,7 +163,7 @@ def window_node(
         Column(columns.time, time.type, False),
     )
     node = WindowTableFunction(
-        source.schema + added,
+        tuple(c for c in source.schema if c.name != window.row_length) + added,
         source,
         window,
         time.name,
@@ -324,17 +331,21 @@ def refuse_window_columns(function: WindowFunctionCall, schema: Schema, sql: str
 
 
 def apply_column_names(
-    function: WindowFunctionCall, source: Node, time: Column, sql: str
+    function: WindowFunctionCall, source: Node, time: Column, hidden: str | None, sql: str
 ) -> tuple[Node, WindowColumns, Column]:
-    """Apply the column names of `AS t(a, b, ..., ws, we, wt)` to the data and window columns."""
+    """Apply the column names of `AS t(a, b, ..., ws, we, wt)` to the data and window columns.
+
+    A hidden column, the last one of the data, keeps its name.
+    """
     alias = function.args["alias"]
     names = [c.name for c in alias.columns]
-    if len(names) != len(source.schema) + 3:
-        n_columns = len(source.schema) + 3
+    n_columns = sum(c.name != hidden for c in source.schema) + 3
+    if len(names) != n_columns:
         message = f"{function.kind} produces {n_columns} columns, but the alias names {len(names)}"
         hint = "the columns of the data come first, then window_start, window_end, window_time"
         raise error_at(sql, message, alias, hint=hint)
-    renamed = tuple(replace(c, name=name) for c, name in zip(source.schema, names, strict=False))
+    of_data = names[:-3] if hidden is None else [*names[:-3], hidden]
+    renamed = tuple(replace(c, name=name) for c, name in zip(source.schema, of_data, strict=True))
     old_names = [c.name for c in source.schema]
     time = renamed[old_names.index(time.name)]
     return columns_of(source, renamed, old_names), WindowColumns(*names[-3:]), time

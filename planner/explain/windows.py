@@ -18,11 +18,7 @@ from runtime.windows.intervals import render_duration
 
 def window_text(window: Window, source: str) -> str:
     """Return a window as Flink prints it: `HOP(time_col=[ts], size=[10 min], slide=[5 min])`."""
-    # an offset is last, and lengths in months are before others
-    shown = sorted(
-        window.parameters.items(), key=lambda item: (item[0] == "offset", not item[1].months)
-    )
-    texts = [source, *(f"{name}=[{length.text}]" for name, length in shown)]
+    texts = [source, *window.parameter_texts()]
     if window.partition:
         texts.append(f"partition keys=[{', '.join(window.partition)}]")
     return f"{window.function}({', '.join(texts)})"

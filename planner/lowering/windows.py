@@ -196,7 +196,9 @@ class WindowsLowering(SelectLowering):
         plans = share_partials(tuple(map(plan_aggregate, node.calls)))
         below = self.node(node.input)
         window = (node.window, node.time_column, node.time_type, SLICE_END)
-        local = self._local_of(below, node.keys, plans, (*window, ""))
+        hidden = node.window.row_length
+        lengths = () if hidden is None else (NamedExpr(hidden, column(hidden)),)
+        local = self._local_of(below, (*node.keys, *lengths), plans, (*window, ""))
         names = tuple(key.name for key in node.keys)
         aggregation = merge_windows(plans, node.window, names, SLICE_END, (START, END))
         types = self.catalog.types_of_windows(local, aggregation.results)

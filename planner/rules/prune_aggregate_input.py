@@ -32,6 +32,8 @@ def prune_aggregate_input(node: Node, options: Options) -> Node | None:
     if not isinstance(node, WindowAggregate) or isinstance(node.input, Project):
         return None
     needed = {name.lower() for name in (node.time_column, *node.window.partition)}
+    if node.window.row_length is not None:
+        needed.add(node.window.row_length)
     for key in node.keys:
         needed |= column_names(key.expr)
     for call in node.calls:

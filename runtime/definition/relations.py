@@ -166,24 +166,28 @@ def _in_windows(below: DefinedRows, of: WindowedRows) -> DefinedRows:
         if time is not None
     ]
     partitions: dict[Any, list[int]] = {}
-    keys = replace(below, rows=[row for row, _ in timed]).columns(of.window.partition)
+    with_time = replace(below, rows=[row for row, _ in timed])
+    keys, hidden = with_time.columns(of.window.partition), of.window.row_length
+    lengths = None if hidden is None else list(with_time.column(hidden))
     for place, key in enumerate(keys):
         partitions.setdefault(tuple(map(key_of, key)), []).append(place)
     windows: dict[int, Sequence[tuple[int, int]]] = {}
     n_rows = 0
     for places in partitions.values():
         times = [timed[place][1] for place in places]
-        for place, bounds in zip(places, of.window.windows_of_rows(times), strict=True):
+        of_rows = None if lengths is None else [lengths[place] for place in places]
+        for place, bounds in zip(places, of.window.windows_of_rows(times, of_rows), strict=True):
             windows[place] = bounds
             n_rows += len(bounds)
             _check_size(n_rows)
+    kept = [number for number, name in enumerate(below.schema.names) if name != hidden]
     result = [
-        _with_window(row, window)
+        _with_window(tuple(row[number] for number in kept), window)
         for place, (row, _) in enumerate(timed)
         for window in windows[place]
     ]
     added = [pa.field(name, _BOUND) for name in of.names]
-    return DefinedRows(pa.schema([*below.schema, *added]), result)
+    return DefinedRows(pa.schema([*map(below.schema.field, kept), *added]), result)
 
 
 def _with_window(row: tuple[Any, ...], window: tuple[int, int]) -> tuple[Any, ...]:

@@ -19,7 +19,11 @@ def expand_sql(step: WindowedRows, source: str) -> str:
         window = step.window
         by = ", ".join(map(quote_name, window.partition))
         time = quote_name("$time_us")
-        expanded = _session_bounds_sql(window.gap_us, by, f"({rows})", time, start, end)
+        last = time
+        if window.row_length is not None:
+            last = f"{time} + {quote_name(window.row_length)}"
+            added.append(quote_name(window.row_length))
+        expanded = _session_bounds_sql(window.gap_us, by, f"({rows})", (time, last), start, end)
         added.append(start)
     elif step.window.tiles:
         assigner = step.window.assigner()
@@ -44,7 +48,7 @@ def expand_sql(step: WindowedRows, source: str) -> str:
 
 
 def _session_bounds_sql(
-    gap_us: int, partition: str, source: str, time_us: str, start: str, end: str
+    gap_us: int, partition: str, source: str, times: tuple[str, str], start: str, end: str
 ) -> str:
     """Return Spark SQL that adds the bounds of each row's session to a relation.
 
@@ -60,13 +64,20 @@ def _session_bounds_sql(
         gap_us: Gap.
         partition: Columns of PARTITION BY as SQL; may be empty.
         source: Relation: a name or a query in parentheses.
-        time_us: BIGINT column of times, never NULL.
+        times: BIGINT column of times, and expression of the time up to which a row reaches; both
+            are never NULL.
         start: Name of the added BIGINT column with the first time of the session.
         end: Name of the added BIGINT column with the last time of the session plus the gap.
     """
     by = f"PARTITION BY {partition} " if partition else ""
     of_session = f"PARTITION BY {partition}, {start}" if partition else f"PARTITION BY {start}"
-    before = f"LAG({time_us}) OVER ({by}ORDER BY {time_us})"
+    time_us, last_us = times
+    before = (
+        f"MAX({last_us}) OVER ({by}ORDER BY {time_us} ROWS BETWEEN UNBOUNDED PRECEDING "
+        "AND 1 PRECEDING)"
+        if last_us != time_us
+        else f"LAG({time_us}) OVER ({by}ORDER BY {time_us})"
+    )
     begins = (
         f"SELECT *, CASE WHEN {time_us} - {before} <= {gap_us}L THEN NULL "
         f"ELSE {time_us} END AS `$begins` FROM {source}"
@@ -76,5 +87,5 @@ def _session_bounds_sql(
         f"SELECT * EXCEPT (`$begins`), MAX(`$begins`) OVER ({by}ORDER BY {time_us} "
         f"ROWS UNBOUNDED PRECEDING) AS {start} FROM ({begins})"
     )
-    last = f"MAX({time_us}) OVER ({of_session})"
+    last = f"MAX({last_us}) OVER ({of_session})"
     return f"SELECT *, {last} + {gap_us}L AS {end} FROM ({started})"

@@ -21,17 +21,20 @@ def local_aggregate_sql(step: CatalystStep, source: str) -> str:
         f"(SELECT *, {time_us} AS {quote_name('$time_us')} FROM {source} "
         f"WHERE {quote_name(step.time_column)} IS NOT NULL)"
     )
-    keys = [f"{sql} AS {quote_name(name)}" for name, sql in step.source.keys]
+    read = dict(step.source.keys)
+    keys = [f"{read[name]} AS {quote_name(name)}" for name in step.keys]
     partials = [f"{partial.sql} AS {quote_name(partial.name)}" for partial in step.mode.partials]
     times = []
     if not step.window.has_slices:
         time = quote_name("$time_us")
+        hidden = step.window.row_length
+        last = time if hidden is None else f"{time} + {read[hidden]}"
         partials += [
             f"MIN({time}) AS {quote_name(FIRST_TIME)}",
-            f"MAX({time}) AS {quote_name(LAST_TIME)}",
+            f"MAX({last}) AS {quote_name(LAST_TIME)}",
         ]
         times = [quote_name(FIRST_TIME), quote_name(LAST_TIME)]
-    groups = ", ".join([sql for _, sql in step.source.keys] + [quote_name(step.slice_end)])
+    groups = ", ".join([read[name] for name in step.keys] + [quote_name(step.slice_end)])
     grouped = (
         f"SELECT {', '.join([*keys, quote_name(step.slice_end), *partials])} FROM ({sliced}) "
         f"GROUP BY {groups}"

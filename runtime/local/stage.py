@@ -11,7 +11,14 @@ import pyarrow as pa
 
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.buffer import BufferRows, WindowBuffer
-from runtime.compute.kernels.columns import Int64Array, int64_values, mask_of, one_chunk
+from runtime.compute.kernels.columns import (
+    Int64Array,
+    from_buffer,
+    int64_values,
+    mask_of,
+    one_chunk,
+)
+from runtime.compute.kernels.session import ends_of_rows
 from runtime.local.projection import Projection
 from runtime.plan.local import LocalStep
 from runtime.spark.workers import fitting_bytes
@@ -26,6 +33,8 @@ Cut = Callable[[pa.Table], Iterator[pa.RecordBatch]]
 # The same for all remaining tables at the end, given the slice ends that were sent before
 AtEnd = Callable[[Iterable[pa.Table], Int64Array], Iterator[pa.RecordBatch]]
 
+# Argument of LAST_TIME if rows have a length: TIME plus that
+_END = "$end"
 _SESSION_TIMES = (Merge((FIRST_TIME,), MergeOp.MIN), Merge((LAST_TIME,), MergeOp.MAX))
 
 
@@ -69,10 +78,18 @@ class BufferPlan:
         Args:
             columns: TIME, keys, arguments and conditions.
         """
+        times_us = int64_values(columns[TIME])
+        ends: dict[str, pa.Array] = {}
+        if self.window.row_length is not None:
+            ends_us = ends_of_rows(times_us, int64_values(columns[self.window.row_length]))
+            ends[_END] = from_buffer(ends_us, None, pa.int64(), len(ends_us))
         return BufferRows(
-            int64_values(columns[TIME]),
+            times_us,
             [columns[name] for name in self.keys],
-            [[columns[name] for name in names] for names in self.args],
+            [
+                [ends[name] if name in ends else columns[name] for name in names]
+                for names in self.args
+            ],
             [None if name is None else mask_of(columns[name]) for name in self.conditions],
         )
 
@@ -100,13 +117,14 @@ def buffer_plan(
         partial_types = into.partial_types([types[name] for name in args]).values()
         fields += map(pa.field, into.columns, map(arrow_type, partial_types))
     times = () if step.window.has_slices else _SESSION_TIMES
+    inputs = (TIME, TIME if step.window.row_length is None else _END)
     fields += [pa.field(merge.columns[0], pa.int64(), nullable=False) for merge in times]
     return BufferPlan(
         step.window,
         step.keys,
         step.slice_end,
         (*step.accumulators, *times),
-        (*columns.args, *((TIME,) for _ in times)),
+        (*columns.args, *((name,) for name in inputs[: len(times)])),
         (*columns.conditions, *(None for _ in times)),
         pa.schema(fields),
         buffer_bytes,

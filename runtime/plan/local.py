@@ -224,6 +224,8 @@ class LocalStep(PlanNode, Generic[Source_co, Mode_co]):
     """Rows to partials: keys, `slice_end` as BIGINT microseconds, partial columns.
 
     For sessions, the slices are their cells, and FIRST_TIME and LAST_TIME are the last columns.
+    The window's `row_length`, if it has one, is evaluated like a key, but rows are not grouped by
+    it: LAST_TIME is the latest end of the rows.
 
     Attributes:
         source: Rows and expressions.
@@ -246,7 +248,8 @@ class LocalStep(PlanNode, Generic[Source_co, Mode_co]):
     @property
     def keys(self) -> tuple[str, ...]:
         """Names of the group keys."""
-        return tuple(name for name, _ in self.source.keys)
+        hidden = self.window.row_length
+        return tuple(name for name, _ in self.source.keys if name != hidden)
 
     @property
     def accumulators(self) -> tuple[Accumulator, ...]:

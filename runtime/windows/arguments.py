@@ -16,6 +16,19 @@ MAX_WINDOWS_PER_ROW = 10_000_000
 Window_co = TypeVar("Window_co", bound=BaseWindow, covariant=True)
 
 
+@dataclass(frozen=True)
+class RowLength:
+    """An interval that is an expression of the row.
+
+    Attributes:
+        text: The expression as SQL.
+        least_us: Lower bound of its positive values, in microseconds.
+    """
+
+    text: str
+    least_us: int
+
+
 class Arguments(Protocol):
     """The arguments of a call."""
 
@@ -24,6 +37,13 @@ class Arguments(Protocol):
 
         Raises:
             AnalysisError: It is another one, or not constant.
+        """
+
+    def of_rows(self, parameter: str) -> RowLength | None:
+        """Return an interval that depends on the row. None if it is constant.
+
+        Raises:
+            AnalysisError: It has an expression that is not supported.
         """
 
     def offset(self, stride: IntervalValue, parameter: str) -> IntervalValue:

@@ -48,6 +48,11 @@ class BaseWindow(ABC):
         """Columns of PARTITION BY: each combination of values has its own windows."""
         return ()
 
+    @property
+    def row_length(self) -> str | None:
+        """Hidden column with the length that each row adds to its window. None if there is none."""
+        return None
+
     def with_partition(self, names: tuple[str, ...]) -> Self:
         """Return the windows of rows whose PARTITION BY columns have these names."""
         return self
@@ -94,6 +99,14 @@ class BaseWindow(ABC):
     piece: ClassVar[str] = "slice"
     """Name of the pieces of time that the exchange carries."""
 
+    def parameter_texts(self) -> list[str]:
+        """Return the parameters as text, such as `size=[10 min]`."""
+        # an offset is last, and lengths in months are before others
+        shown = sorted(
+            self.parameters.items(), key=lambda item: (item[0] == "offset", not item[1].months)
+        )
+        return [f"{name}=[{length.text}]" for name, length in shown]
+
     @property
     def slice_widths_us(self) -> tuple[int, ...]:
         """Widths of the slices in cyclic order, the widest first. Empty if they vary."""
@@ -122,11 +135,14 @@ class BaseWindow(ABC):
     # -- definition --------------------------------------------------------------------------------
 
     @abstractmethod
-    def windows_of_rows(self, times_us: Sequence[int]) -> Iterator[Sequence[Bounds]]:
+    def windows_of_rows(
+        self, times_us: Sequence[int], lengths_us: Sequence[int] | None = None
+    ) -> Iterator[Sequence[Bounds]]:
         """Yield the windows of each row of one partition, by definition.
 
         Args:
             times_us: Times of the rows in any order.
+            lengths_us: The rows' values of `row_length`. None without this column.
 
         Raises:
             ExecutionError: Windows of months are not defined for a year.
@@ -265,7 +281,9 @@ class BaseAligned(BaseWindow):
         """Upper bound of the time from a window's end to the start of a window that ends later."""
         return 0
 
-    def windows_of_rows(self, times_us: Sequence[int]) -> Iterator[Sequence[Bounds]]:
+    def windows_of_rows(
+        self, times_us: Sequence[int], lengths_us: Sequence[int] | None = None
+    ) -> Iterator[Sequence[Bounds]]:
         for time_us in times_us:
             yield [
                 (start, end) for start, end in self.candidates(time_us) if start <= time_us < end

@@ -6,23 +6,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
-from runtime.windows.arguments import Arguments, WindowKind
+from runtime.windows.arguments import Arguments, RowLength, WindowKind
 from runtime.windows.base import BaseWindow, Bounds, given
 from runtime.windows.intervals import IntervalValue, render_duration
+from runtime.windows.times import GAP
 from runtime.windows.tumble import Tumble
 
 
 @dataclass(frozen=True)
 class SessionWindow(BaseWindow):
-    """Windows that end after `gap_us` without a row; rows exactly the gap apart merge.
+    """Windows that end after a gap without a row; rows exactly the gap apart merge.
+
+    With a gap for each row, a row reaches from its time to that plus its gap. The local stage
+    stores the latest end of its rows as the time of the last one. To all stages after it, these are
+    sessions with a gap of 0.
 
     Attributes:
-        gap_us: Gap.
+        gap_us: Gap after the last time. 0 if each row has its own.
         partition: Names of the partition columns; each combination of values has its own sessions.
+        of_rows: The gap of each row, or None.
     """
 
     gap_us: int
     partition: tuple[str, ...] = ()
+    of_rows: RowLength | None = None
 
     function: ClassVar[str] = "SESSION"
     has_slices: ClassVar[Literal[False]] = False
@@ -32,13 +39,17 @@ class SessionWindow(BaseWindow):
     def parameters(self) -> Mapping[str, IntervalValue]:
         return given(gap=IntervalValue(0, self.gap_us))
 
+    @property
+    def row_length(self) -> str | None:
+        return None if self.of_rows is None else GAP
+
     def with_partition(self, names: tuple[str, ...]) -> Self:
         return replace(self, partition=names)
 
     @property
     def cells(self) -> Tumble:
         """Fixed intervals so short that all rows of a partition in one belong to one session."""
-        return Tumble(self.gap_us)
+        return Tumble(self.gap_us if self.of_rows is None else self.of_rows.least_us)
 
     def reason_against(self, new: BaseWindow) -> str | None:
         return "sessions have no slices"
@@ -47,11 +58,18 @@ class SessionWindow(BaseWindow):
 
     piece: ClassVar[str] = "piece"
 
+    def parameter_texts(self) -> list[str]:
+        return super().parameter_texts() if self.of_rows is None else [f"gap=[{self.of_rows.text}]"]
+
     def slice_lines(self) -> list[str]:
+        width = render_duration(self.cells.slice_width_us)
+        name, times = "the gap", "the times of their first and last rows"
+        if self.of_rows is not None:
+            name, times = "the least gap", "their first times and the latest end of their rows"
         return [
-            f"rows of one key are first aggregated in pieces of {render_duration(self.gap_us)}, "
-            "the gap; each row is aggregated once",
-            "sessions are merged from these pieces, by the times of their first and last rows",
+            f"rows of one key are first aggregated in pieces of {width}, {name}; each row is "
+            "aggregated once",
+            f"sessions are merged from these pieces, by {times}",
         ]
 
     def note_lines(self, keys: Sequence[str]) -> list[str]:
@@ -78,17 +96,19 @@ class SessionWindow(BaseWindow):
 
     # -- definition --------------------------------------------------------------------------------
 
-    def windows_of_rows(self, times_us: Sequence[int]) -> Iterator[Sequence[Bounds]]:
+    def windows_of_rows(
+        self, times_us: Sequence[int], lengths_us: Sequence[int] | None = None
+    ) -> Iterator[Sequence[Bounds]]:
+        gaps_us = [self.gap_us] * len(times_us) if lengths_us is None else lengths_us
         sessions: list[list[int]] = []
-        for time_us in sorted(times_us):
-            if sessions and time_us - sessions[-1][1] <= self.gap_us:
-                sessions[-1][1] = time_us
+        for time_us, gap_us in sorted(zip(times_us, gaps_us, strict=True)):
+            if sessions and time_us <= sessions[-1][1]:
+                sessions[-1][1] = max(sessions[-1][1], time_us + gap_us)
             else:
-                sessions.append([time_us, time_us])
+                sessions.append([time_us, time_us + gap_us])
         for time_us in times_us:
-            for first, last in sessions:
-                if first <= time_us <= last:
-                    yield [(first, last + self.gap_us)]
+            # a row at the very end of a session is in it
+            yield next([(start, end)] for start, end in sessions if start <= time_us <= end)
 
 
 def session_of(arguments: Arguments) -> SessionWindow:
@@ -97,6 +117,9 @@ def session_of(arguments: Arguments) -> SessionWindow:
     Raises:
         AnalysisError: An argument is invalid.
     """
+    of_rows = arguments.of_rows("gap")
+    if of_rows is not None:
+        return SessionWindow(0, of_rows=of_rows)
     gap = arguments.positive("gap")
     if gap.months:
         raise arguments.error(
@@ -115,7 +138,8 @@ SESSION = WindowKind(
     summary="windows that end after a gap without rows",
     text="A window lasts from its first row until the gap has passed since its last row. Rows\n"
     "at most the gap apart are in the same session. With PARTITION BY, each key has its\n"
-    "own sessions.",
+    "own sessions. The gap may be an expression of the row; a row whose gap is NULL, zero or\n"
+    "negative is in no session.",
     example="INTERVAL '5' MINUTES",
     drawn=SessionWindow(5),
     drawn_until=40,

@@ -15,3 +15,6 @@ LONGEST_MONTH_US = 31 * DAY_US
 # Columns of session partials in addition to the accumulators, BIGINT microseconds: times of the
 # first and the last row aggregated
 FIRST_TIME, LAST_TIME = "$first_time", "$last_time"
+
+# Hidden column of rows whose sessions have a gap of their own: BIGINT microseconds, positive
+GAP = "$gap"

@@ -76,6 +76,18 @@ class Sessions:
         return session
 
 
+def ends_of_rows(time_us: Int64Array, gap_us: Int64Array) -> Int64Array:
+    """Return the ends of rows with positive gaps of their own.
+
+    Raises:
+        ExecutionError: A row ends after the maximum TIMESTAMP.
+    """
+    is_outside = time_us > np.iinfo(np.int64).max - gap_us
+    if is_outside.any():
+        raise outside_timestamp(int(time_us[is_outside][0]), "ends after the maximum")
+    return time_us + gap_us
+
+
 def find_sessions(
     partition: Int64Array, first_us: Int64Array, last_us: Int64Array, gap_us: int
 ) -> Sessions:

@@ -308,7 +308,8 @@ def schema_of(rows: PlanNode) -> pa.Schema:
             return projection_schema(rows.projection)
         case WindowedRows():
             bounds = [pa.field(name, _BOUND_TYPE) for name in rows.names]
-            return pa.schema([*schema_of(rows.input), *bounds])
+            kept = [f for f in schema_of(rows.input) if f.name != rows.window.row_length]
+            return pa.schema([*kept, *bounds])
         case RepeatedRows():
             return pa.schema([f for f in schema_of(rows.input) if f.name != rows.copies])
         case RankedRows():
@@ -380,13 +381,17 @@ def _in_sessions(rows: pa.RecordBatch, of: WindowedRows, gap_us: int) -> Iterato
         ExecutionError: A session ends after the maximum TIMESTAMP.
     """
     from runtime.compute.kernels.keys import encode_keys
-    from runtime.compute.kernels.session import find_sessions
+    from runtime.compute.kernels.session import ends_of_rows, find_sessions
 
     rows, time_us = _with_times(rows, of)
     if not len(time_us):
         return
     partition, _ = encode_keys([rows.column(name) for name in of.window.partition], len(time_us))
-    sessions = find_sessions(partition, time_us, time_us, gap_us)
+    last_us, hidden = time_us, of.window.row_length
+    if hidden is not None:
+        last_us = ends_of_rows(time_us, int64_values(rows.column(hidden)))
+        rows = rows.drop_columns([hidden])
+    sessions = find_sessions(partition, time_us, last_us, gap_us)
     session = sessions.session_of_partial().take(sessions.order)
     ends = sessions.last_us.take(session) + gap_us
     ordered = rows.take(numbers(sessions.order))

@@ -21,12 +21,14 @@ from runtime.compute.buffer import BufferRows
 from runtime.compute.counters import count, is_counting
 from runtime.compute.kernels.columns import as_type, int64_values, table_bytes
 from runtime.compute.kernels.keys import bucket_of
+from runtime.compute.kernels.session import ends_of_rows
 from runtime.local.stage import BufferPlan, aggregate
 from runtime.local.streaming.first_rows import FirstRowsOfSlices
 from runtime.local.streaming.messages import SLICE_END, LateCandidates, LateRows, Partials, encode
 from runtime.local.streaming.progress import TaskProgress, is_first_task
 from runtime.spec.expressions import FirstRows
 from runtime.spec.stream import ALL_SOURCES, FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
+from runtime.windows.times import LAST_TIME
 
 # Base for encoding rows that are not kept: this minus their source, which is below all sources
 NOT_KEPT = 2 * ALL_SOURCES - 1
@@ -166,7 +168,11 @@ class LocalTask:
         """Send rows that may be late to the key group of their sessions."""
         # the shortest session with a row is the one that has no other row
         newest_us = max(self._closed_until_us, gap_us - FINAL_US) - gap_us
-        is_candidate = int64_values(columns[TIME]) <= newest_us
+        last_us = int64_values(columns[TIME])
+        hidden = self._plan.buffer.window.row_length
+        if hidden is not None:
+            last_us = ends_of_rows(last_us, int64_values(columns[hidden]))
+        is_candidate = last_us <= newest_us
         if not is_candidate.any():
             return
         schema = self._plan.buffer.schema
@@ -174,6 +180,7 @@ class LocalTask:
             n: as_type(columns[n], schema.field(n).type) for n in self._plan.buffer.window.partition
         }
         sent |= {name: columns[name] for name in (TIME, LATE_ROW)}
+        sent[LAST_TIME] = pa.array(last_us)
         candidates = pa.table(sent).filter(pa.array(is_candidate))
         for group, rows in self._split_by_key_group(candidates):
             yield encode([(group, LateCandidates(rows))])

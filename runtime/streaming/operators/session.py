@@ -185,7 +185,7 @@ class SessionOperator(KeyGroupOperator):
         if closed is None or not tables:
             return None
         table = pa.concat_tables(tables)
-        may_be = int64_column(table, TIME) <= closed - self._window.gap_us
+        may_be = int64_column(table, LAST_TIME) <= closed - self._window.gap_us
         return table.filter(pa.array(may_be)) if may_be.any() else None
 
     def _sessions(
@@ -201,7 +201,7 @@ class SessionOperator(KeyGroupOperator):
         """
         spans = [(table, FIRST_TIME, LAST_TIME)]
         if candidates is not None:
-            spans.append((candidates, TIME, TIME))
+            spans.append((candidates, TIME, LAST_TIME))
         if results is not None:
             spans.append((results, FIRST_TIME, LAST_TIME))
         first_us = np.concatenate([int64_column(rows, first) for rows, first, _ in spans])
