@@ -580,7 +580,7 @@ class _Binder(Relations):
             check_function(function, window, self.sql)
         source = self._data(function, scope)
         if window.row_length is not None:
-            source = with_row_length(function, "gap", window.row_length, source, self, scope)
+            source = with_row_length(function, "gap", window.row_length, source, self)
         return window_node(function, window, source, self.sql, takes_date=not self.strict)
 
 

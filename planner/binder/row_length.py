@@ -12,15 +12,16 @@ from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in
 from planner.aggregates.intervals import is_day_interval, to_microseconds
-from planner.binder.relations import Relations, Scope
+from planner.binder.relations import Relations
 from planner.catalog import Schema, column_named
-from planner.nodes.logical import Node
+from planner.nodes.logical import Filter, NamedExpr, Node, Project
 from planner.sql.build import alias, column, is_flat_type, literal, to_sql
 from planner.sql.intervals import fold_interval
 from planner.sql.nodes import WindowFunctionCall, error_at, name_of_columns
 from planner.sql.render import SparkSql
 from runtime.errors import AnalysisError
 from runtime.shown_types import shown_type
+from runtime.spec.table import Column
 from runtime.windows.arguments import RowLength
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -69,7 +70,6 @@ def with_row_length(
     hidden: str,
     source: Node,
     relations: Relations,
-    scope: Scope,
 ) -> Node:
     """Add the hidden column of an interval to rows, and drop rows where it is not positive.
 
@@ -79,7 +79,6 @@ def with_row_length(
         hidden: Name of the column.
         source: Data of the call.
         relations: Relations of the query.
-        scope: CTEs in scope.
 
     Raises:
         AnalysisError: A column does not exist, or a value has the wrong type.
@@ -97,19 +96,21 @@ def with_row_length(
         return value
 
     length = _each_value(function.args[parameter].copy(), convert)
-    rows = relations.select([exp.Star()], source)
     data = function.args["data"]
+    rows = relations.select([alias(length, hidden)], source)
     if isinstance(data, exp.Table):
-        name = exp.TableAlias(this=exp.to_identifier(name_of_columns(data)))
-        rows.args["from_"].this.set("alias", name)
-    rows.append("expressions", alias(length, hidden))
+        name = name_of_columns(data)
+        rows.args["from_"].this.set("alias", exp.TableAlias(this=exp.to_identifier(name)))
+        for read in length.find_all(exp.Column):
+            if read.table.lower() == name.lower():
+                read.set("table", None)
+    names = {table.name for table in rows.find_all(exp.Table)}
+    relations.catalog.analyze(rows, dict.fromkeys(names, source.schema))
+    schema = (*source.schema, Column(hidden, "bigint"))
+    items = [NamedExpr(c.name, column(c.name)) for c in source.schema]
+    with_length = Project(schema, source, (*items, NamedExpr(hidden, length)))
     positive = exp.GT(this=column(hidden), expression=literal(0))
-    kept = exp.Select(
-        expressions=[exp.Star()],
-        from_=exp.From(this=exp.Subquery(this=rows)),
-        where=exp.Where(this=positive),
-    )
-    return relations.sql_query(kept, scope)
+    return Filter(schema, with_length, (positive,))
 
 
 def _each_value(expr: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:

@@ -133,16 +133,17 @@ def physical_operators(node: Node) -> list[Operator]:
         case LocalWindowAggregate():
             scan = node if isinstance(node, ScanLocalWindowAggregate) else None
             read = () if scan is None else scan.scan.columns
+            keys = tuple(key for key in node.keys if key.name != node.window.row_length)
             return [
                 operator(
                     "LocalWindowAggregate" if scan is None else "ArrowScanLocalWindowAggregate",
                     table=None if scan is None else scan.table,
                     fields=[column.name for column in read],
                     where=_condition(scan.conditions) if scan and scan.conditions else None,
-                    groupBy=_names(node.keys),
+                    groupBy=_names(keys),
                     window=window_text(node.window, f"time_col=[{node.time_column}]"),
                     keeps=None if node.first is None else _first(node.first, node.slice_end),
-                    select=[*_items(node.keys), *_partials(node.plans), _slice_end(node.slice_end)],
+                    select=[*_items(keys), *_partials(node.plans), _slice_end(node.slice_end)],
                 )
             ]
         case Exchange() | SharedExchange():
