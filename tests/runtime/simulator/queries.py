@@ -32,6 +32,7 @@ WINDOWS = {
     "hop_many": "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECONDS, INTERVAL '20' SECONDS)",
     "cumulate": "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '3' SECONDS, INTERVAL '12' SECONDS)",
     "session": "SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '3' SECONDS)",
+    "session_row_gap": "SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), v * INTERVAL '2.5' SECONDS)",
 }
 
 _NARROW = """SELECT window_time AS wt, k, COUNT(*) AS n, SUM(v) AS s

@@ -27,7 +27,7 @@ ABOVE = (
     "{}), DESCRIPTOR(wt), INTERVAL '10' SECONDS)) GROUP BY window_start, window_end"
 )
 QUERIES = {
-    **{name: filled(window, "{}") for name, window in WINDOWS.items() if name != "session"},
+    **{name: filled(window, "{}") for name, window in WINDOWS.items() if "session" not in name},
     "rows": OF_ROWS,
     "windows above": ABOVE,
 }
