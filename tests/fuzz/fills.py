@@ -12,7 +12,7 @@ from runtime.windows.hop import Hop
 from runtime.windows.tumble import Tumble
 from tests.fuzz.choices import Choices
 from tests.fuzz.values import DAY_US, EPOCH, Row, same
-from tests.fuzz.windows import DrawnWindow, local_us
+from tests.fuzz.windows import DrawnWindow, RowGap, local_us
 from tests.reference import Bounds, windows_of
 
 # More windows of a key take long to define
@@ -125,7 +125,7 @@ def _windows(window: DrawnWindow, first_us: int, last_us: int) -> Iterator[Bound
             for end in range(first, last_us + 1, step):
                 yield end - 1 - (end - 1 - offset) % size, end
         case _:
-            assert not isinstance(of, int), "sessions have no gaps"
+            assert not isinstance(of, int | RowGap), "sessions have no gaps"
             midnight_us = first_us // DAY_US * DAY_US - 13 * 31 * DAY_US
             days = range(midnight_us, last_us, DAY_US)
             whole = {bounds for day in days for bounds in windows_of(of, day)}

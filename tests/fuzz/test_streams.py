@@ -44,6 +44,7 @@ from tests.fuzz.choices import Choices
 from tests.fuzz.differences import rows_of, set_up
 from tests.fuzz.queries import Input, RandomQuery, draw_input, draw_query
 from tests.fuzz.values import COLUMNS, MS_US, SECOND_US, table_of
+from tests.fuzz.windows import RowGap
 from tests.reference import windows_of
 from tests.unstarted import NeedsSparkError, unstarted_spark
 
@@ -288,7 +289,12 @@ class StreamMachine(RuleBasedStateMachine):
         """Return the late rows whose windows have all been emitted."""
         window, query = self.given.window.window, self.query
         outputs = self.storage.outputs
-        if isinstance(window, int) or query.time == "tz" or not query.has_operator or not outputs:
+        if (
+            isinstance(window, int | RowGap)
+            or query.time == "tz"
+            or not query.has_operator
+            or not outputs
+        ):
             return []
         mark = outputs[max(outputs)].watermark_us
         if mark is None or "window_time" in query.sql:

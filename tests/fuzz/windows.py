@@ -24,20 +24,43 @@ _CYCLE_US = 146_097 * DAY_US
 
 
 @dataclass(frozen=True)
+class RowGap:
+    """Gap of SESSION that depends on the column g, in microseconds.
+
+    Attributes:
+        per_g: Gap per g, if that is positive.
+        other: Gap of other rows. None: they have none.
+    """
+
+    per_g: int
+    other: int | None
+
+    @property
+    def sql(self) -> str:
+        """The gap as SQL."""
+        other = "" if self.other is None else f" ELSE {interval(self.other)}"
+        return f"CASE WHEN g > 0 THEN g * {interval(self.per_g)}{other} END"
+
+    def of(self, row: Row) -> int | None:
+        """Return the gap of a row."""
+        return self.per_g * row["g"] if (row["g"] or 0) > 0 else self.other
+
+
+@dataclass(frozen=True)
 class DrawnWindow:
     """A window table function.
 
     Attributes:
         kind: Name of the function.
         lengths: Its arguments after the time column.
-        window: Windows, or the gap of SESSION in microseconds.
+        window: Windows, or the gap of SESSION, in microseconds if it is the same for all rows.
         length_us: Length of a window, about.
         is_calendar: Whether its units are months.
     """
 
     kind: str
     lengths: str
-    window: Window | int
+    window: Window | int | RowGap
     length_us: int
     is_calendar: bool = False
 
@@ -70,6 +93,9 @@ def draw_window(draw: Choices) -> DrawnWindow:
         cumulate = Cumulate(step, size, offset % size)
         return DrawnWindow(kind, _lengths(step, size, *last), cumulate, size)
     gap = unit * draw.one_of([1, 2, 10])
+    if draw.chance(40):
+        of_rows = RowGap(gap, draw.one_of([None, 0, -unit, unit, 3 * unit]))
+        return DrawnWindow(kind, of_rows.sql, of_rows, gap)
     return DrawnWindow(kind, _lengths(gap), gap, gap)
 
 
@@ -128,15 +154,15 @@ def local_us(time_us: int, zone: str) -> int:
 
 
 def in_windows(
-    rows: list[Row], window: Window | int, time: str, zone: str, partition: Sequence[str]
+    rows: list[Row], window: Window | int | RowGap, time: str, zone: str, partition: Sequence[str]
 ) -> list[Row]:
-    """Return a copy of each row for each of its windows; an integer is the gap of sessions."""
+    """Return a copy of each row for each of its windows; others than windows are gaps."""
     timed = [
         (row[time] if time == "ts" else local_us(row[time], zone), row)
         for row in rows
         if row[time] is not None
     ]
-    if not isinstance(window, int):
+    if not isinstance(window, int | RowGap):
         return [
             {**row, "window_start": start, "window_end": end}
             for t, row in timed
@@ -145,15 +171,21 @@ def in_windows(
     copies = []
     parts = defaultdict(list)
     for t, row in timed:
-        parts[tuple(same(row[name]) for name in partition)].append((t, row))
+        gap = window.of(row) if isinstance(window, RowGap) else window
+        if gap is not None and gap > 0:
+            parts[tuple(same(row[name]) for name in partition)].append((t, t + gap, row))
     for members in parts.values():
-        session: list[tuple[int, Row]] = []
-        for t, row in [*sorted(members, key=lambda pair: pair[0]), (None, {})]:
-            if session and (t is None or t > session[-1][0] + window):
-                bounds = {"window_start": session[0][0], "window_end": session[-1][0] + window}
-                copies += [{**member, **bounds} for _, member in session]
+        session: list[Row] = []
+        bounds: dict[str, int] = {}
+        for t, end, row in sorted(members, key=lambda member: member[0]):
+            if session and t > bounds["window_end"]:
+                copies += [{**member, **bounds} for member in session]
                 session = []
-            session.append((t, row))  # type: ignore[arg-type]
+            start = bounds["window_start"] if session else t
+            last = bounds["window_end"] if session else end
+            bounds = {"window_start": start, "window_end": max(last, end)}
+            session.append(row)
+        copies += [{**member, **bounds} for member in session]
     return copies
 
 
