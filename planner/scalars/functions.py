@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from planner.scalars import calls, signatures
 from planner.scalars.calls import Build, Request
-from planner.scalars.signatures import Accept, Rule, Signature, Value, fixed
+from planner.scalars.signatures import Accept, CallTypes, Rule, Value, fixed
 from planner.scalars.types import INTEGERS, TIMES, VOID, is_numeric, may_be_null_after_cast
 from planner.sql.build import is_flat_type
 from runtime.refusal import refuse
@@ -86,7 +86,7 @@ class Function:
         given = tuple(args)
         return self.build(Request(name, self.kernel, given, cast, signature.result, zone, text))
 
-    def _signature(self, name: str, values: Sequence[Value]) -> Signature:
+    def _signature(self, name: str, values: Sequence[Value]) -> CallTypes:
         if not self.takes(len(values)):
             refuse(f"{name} is not supported by the scan")
         return self.rule(name, values)

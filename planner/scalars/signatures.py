@@ -35,7 +35,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Signature:
+class CallTypes:
     """Types of one call: to which its arguments are cast, and of its result."""
 
     operands: tuple[str, ...]
@@ -45,7 +45,7 @@ class Signature:
 # Returns the type to which an argument of a type is cast; None: the type is not accepted
 Accept = Callable[[str], str | None]
 # Takes the name for messages and the arguments. Raises `Refused` if the result is not certain.
-Rule = Callable[[str, Sequence[Value]], Signature]
+Rule = Callable[[str, Sequence[Value]], CallTypes]
 
 
 def fixed(result: str | None, *arguments: Accept, is_variadic: bool = False) -> Rule:
@@ -57,13 +57,13 @@ def fixed(result: str | None, *arguments: Accept, is_variadic: bool = False) -> 
         is_variadic: Whether the last argument may be repeated.
     """
 
-    def rule(name: str, values: Sequence[Value]) -> Signature:
+    def rule(name: str, values: Sequence[Value]) -> CallTypes:
         more = [arguments[-1]] * (len(values) - len(arguments)) if is_variadic else []
         pairs = zip(values, (*arguments, *more), strict=False)
         operands = [type_ for value, accept in pairs if (type_ := accept(value.type)) is not None]
         if len(operands) < len(values):
             refuse(f"{name.upper()} of {shown(values)} is not supported by the scan")
-        return Signature(tuple(operands), result or operands[0])
+        return CallTypes(tuple(operands), result or operands[0])
 
     return rule
 
@@ -93,7 +93,7 @@ def common(types: Sequence[str]) -> str:
 def arithmetic(kernel: str) -> Rule:
     """Return the rule of one of `+ - * / % div`."""
 
-    def rule(name: str, values: Sequence[Value]) -> Signature:
+    def rule(name: str, values: Sequence[Value]) -> CallTypes:
         types = {value.type for value in values} - {VOID}
         if not types or not all(map(is_numeric, types)):
             refuse(f"{name.upper()} of {shown(values, ' and ')} is not supported by the scan")
@@ -101,22 +101,22 @@ def arithmetic(kernel: str) -> Rule:
             return _of_decimals(name, kernel, values)
         target = common([value.type for value in values])
         if kernel == "/":
-            return Signature(("double", "double"), "double")
+            return CallTypes(("double", "double"), "double")
         if kernel == "div":
             if not is_integer(target):
                 refuse(f"DIV of {shown_type(target)} is not supported by the scan")
-            return Signature(("bigint", "bigint"), "bigint")
-        return Signature((target, target), target)
+            return CallTypes(("bigint", "bigint"), "bigint")
+        return CallTypes((target, target), target)
 
     return rule
 
 
-def _of_decimals(name: str, kernel: str, values: Sequence[Value]) -> Signature:
+def _of_decimals(name: str, kernel: str, values: Sequence[Value]) -> CallTypes:
     """Return the signature of arithmetic of decimals, or of a decimal and an integer."""
     if kernel == "div" or any(value.type == VOID for value in values):
         refuse(f"{name.upper()} of decimals is not supported by the scan")
     left, right = map(_as_decimal, values)
-    return Signature((left, right), decimal_result(kernel, left, right))
+    return CallTypes((left, right), decimal_result(kernel, left, right))
 
 
 def _as_decimal(value: Value) -> str:
@@ -128,7 +128,7 @@ def _as_decimal(value: Value) -> str:
     return type_
 
 
-def rounded(name: str, values: Sequence[Value]) -> Signature:
+def rounded(name: str, values: Sequence[Value]) -> CallTypes:
     """Return the signature of ROUND."""
     value, decimals = (*values, Value("int", False, 0))[:2]
     if not isinstance(decimals.literal, int):
@@ -139,7 +139,7 @@ def rounded(name: str, values: Sequence[Value]) -> Signature:
         refuse(f"ROUND of {shown_type(value.type)} is left to Spark")
     operands = (value.type, decimals.type)[: len(values)]
     is_decimal = decimal_digits(value.type) is not None
-    return Signature(
+    return CallTypes(
         operands, rounded_type(value.type, decimals.literal) if is_decimal else value.type
     )
 
@@ -147,9 +147,9 @@ def rounded(name: str, values: Sequence[Value]) -> Signature:
 # -- comparisons and choices ---------------------------------------------------------------------
 
 
-def conditions(name: str, values: Sequence[Value]) -> Signature:
+def conditions(name: str, values: Sequence[Value]) -> CallTypes:
     """Return the signature of AND, OR and NOT."""
-    return Signature(tuple(map(_condition, values)), "boolean")
+    return CallTypes(tuple(map(_condition, values)), "boolean")
 
 
 def _condition(value: Value) -> str:
@@ -158,12 +158,12 @@ def _condition(value: Value) -> str:
     return "boolean"
 
 
-def compared(name: str, values: Sequence[Value]) -> Signature:
+def compared(name: str, values: Sequence[Value]) -> CallTypes:
     """Return the signature of a comparison. Written strings next to a time are times."""
     types = {value.type for value in values} - {"string", VOID}
     texts = [value.literal for value in values if value.type == "string"]
     if types == {"timestamp", "timestamp_ntz"} and not texts:
-        return Signature(tuple(value.type for value in values), "boolean")
+        return CallTypes(tuple(value.type for value in values), "boolean")
     written = [text for text in texts if isinstance(text, str)]
     if texts and len(types) == 1 and types <= set(TIMES) and len(written) == len(texts):
         (target,) = types
@@ -174,10 +174,10 @@ def compared(name: str, values: Sequence[Value]) -> Signature:
         target = common([value.type for value in values])
     if target != VOID and not is_flat_type(target):
         refuse(f"{name} of {shown(values)} is not supported by the scan")
-    return Signature((target,) * len(values), "boolean")
+    return CallTypes((target,) * len(values), "boolean")
 
 
-def compared_pair(name: str, values: Sequence[Value]) -> Signature:
+def compared_pair(name: str, values: Sequence[Value]) -> CallTypes:
     """Return the signature of a comparison of two operands.
 
     Spark casts an integer literal next to a decimal to a decimal of its digits.
@@ -186,27 +186,27 @@ def compared_pair(name: str, values: Sequence[Value]) -> Signature:
     if any(decimal_digits(value.type) for value in values):
         pairs = zip(values, made.operands, strict=True)
         operands = [_as_decimal(v) if isinstance(v.literal, int) else t for v, t in pairs]
-        return Signature(tuple(operands), "boolean")
+        return CallTypes(tuple(operands), "boolean")
     return made
 
 
-def between(name: str, values: Sequence[Value]) -> Signature:
+def between(name: str, values: Sequence[Value]) -> CallTypes:
     """Return the signature of BETWEEN."""
     value, low, high = values
     pairs = [compared_pair(name, (value, bound)).operands for bound in (low, high)]
     first = next((pair[0] for pair in pairs if pair[0] != value.type), value.type)
-    return Signature((first, *(pair[1] for pair in pairs)), "boolean")
+    return CallTypes((first, *(pair[1] for pair in pairs)), "boolean")
 
 
-def first_common(name: str, values: Sequence[Value]) -> Signature:
+def first_common(name: str, values: Sequence[Value]) -> CallTypes:
     """Return the signature of COALESCE and the like."""
     target = common([value.type for value in values])
     if target == VOID:
         refuse("COALESCE with only NULL arguments is not supported by the scan")
-    return Signature((target,) * len(values), target)
+    return CallTypes((target,) * len(values), target)
 
 
-def extreme(name: str, values: Sequence[Value]) -> Signature:
+def extreme(name: str, values: Sequence[Value]) -> CallTypes:
     """Return the signature of GREATEST and LEAST of equal types or integers."""
     types = {value.type for value in values} - {VOID}
     target = max(types, key=INTEGERS.index) if types <= set(INTEGERS) and types else None
@@ -215,10 +215,10 @@ def extreme(name: str, values: Sequence[Value]) -> Signature:
     if target is None or not is_ordered_type(target):
         names = ", ".join(value.type.upper() for value in values)
         refuse(f"{name} of {names} is not supported by the scan")
-    return Signature((target,) * len(values), target)
+    return CallTypes((target,) * len(values), target)
 
 
-def chosen(name: str, values: Sequence[Value]) -> Signature:
+def chosen(name: str, values: Sequence[Value]) -> CallTypes:
     """Return the signature of CASE: a condition and a value, and so on, and the ELSE."""
     for condition in values[:-1:2]:
         if condition.type != "boolean":  # Spark rejects a bare NULL here
@@ -226,23 +226,23 @@ def chosen(name: str, values: Sequence[Value]) -> Signature:
     return _chosen(values)
 
 
-def chosen_by_value(name: str, values: Sequence[Value]) -> Signature:
+def chosen_by_value(name: str, values: Sequence[Value]) -> CallTypes:
     """Return the signature of CASE with a value before the WHENs, which is compared with each."""
     for other in values[1:-1:2]:
         compared(name, (values[0], other))
     return _chosen(values[1:], values[0])
 
 
-def _chosen(values: Sequence[Value], *before: Value) -> Signature:
+def _chosen(values: Sequence[Value], *before: Value) -> CallTypes:
     """Return the signature of a choice. `values` has a test before each value but the last."""
     target = common([value.type for value in (*values[1::2], values[-1])])
     if target == VOID:
         refuse("CASE with only NULL results is not supported by the scan")
     pairs = [type_ for test in values[:-1:2] for type_ in (test.type, target)]
-    return Signature((*(value.type for value in before), *pairs, target), target)
+    return CallTypes((*(value.type for value in before), *pairs, target), target)
 
 
-def null_if(name: str, values: Sequence[Value]) -> Signature:
+def null_if(name: str, values: Sequence[Value]) -> CallTypes:
     """Return the signature of NULLIF."""
     compared(name, values)
-    return Signature(tuple(value.type for value in values), values[0].type)
+    return CallTypes(tuple(value.type for value in values), values[0].type)

@@ -1,3 +1,3 @@
-SELECT window_start, window_end, PERCENTILE(dep_delay, 0.5) AS median
+SELECT window_start, window_end, MODE(dep_delay) AS most_frequent
 FROM TABLE(HOP(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' HOUR, INTERVAL '1' DAY))
 GROUP BY window_start, window_end
