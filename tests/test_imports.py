@@ -122,8 +122,8 @@ MAY_IMPORT = {
     "planner.catalog": "runtime.plan runtime.refusal runtime.spec sqlglot",
     "planner.sql": "planner.catalog runtime.errors runtime.shown_types runtime.windows sqlglot",
     "planner.scalars": (
-        "planner.catalog planner.sql runtime.errors runtime.refusal runtime.shown_types "
-        "runtime.spec runtime.windows sqlglot"
+        "planner.catalog planner.sql runtime.errors runtime.functions runtime.refusal "
+        "runtime.shown_types runtime.spec runtime.windows sqlglot"
     ),
     "planner.nodes": "planner.catalog planner.sql runtime.plan runtime.spec runtime.windows sqlglot",
     "planner.aggregates": (

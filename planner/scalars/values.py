@@ -5,6 +5,7 @@ Anything uncertain raises `Refused`, including everything that Spark might rejec
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -16,6 +17,7 @@ from planner.scalars.literals import cast_string, number_constant
 from planner.scalars.signatures import Value
 from planner.scalars.trees import call_of, literal_of
 from planner.scalars.types import (
+    INTEGERS,
     TIMES,
     VOID,
     cast_type,
@@ -27,25 +29,22 @@ from planner.scalars.types import (
 from planner.sql.build import has_only, is_flat_type
 from planner.sql.flink_functions import is_current_time
 from planner.sql.nodes import FlinkCall
+from runtime.functions.aggregates import AGGREGATES
+from runtime.functions.aggregates.function import (
+    Mean,
+    Merged,
+    MergedFunction,
+    Percentile,
+    Picked,
+    Registers,
+    Spread,
+    Takes,
+    WithDistinct,
+)
 from runtime.refusal import refuse
-from runtime.spec.aggregates import sum_type
+from runtime.spec.aggregates import MergeOp, sum_type
 
 ONLY_SPARK = "only Spark can tell the type"
-_STATISTICS = ("STDDEV", "STDDEV_POP", "STDDEV_SAMP", "VARIANCE", "VAR_POP", "VAR_SAMP")
-_VALUES = ("MIN", "MAX", "FIRST", "FIRST_VALUE", "LAST", "LAST_VALUE")
-_BOOLEANS = ("BOOL_AND", "BOOL_OR", "EVERY")
-_VALUES_BY = ("MAX_BY", "MIN_BY")
-_AGGREGATES = (
-    "COUNT",
-    "SUM",
-    "AVG",
-    "COUNT_IF",
-    "APPROX_COUNT_DISTINCT",
-    *_VALUES,
-    *_VALUES_BY,
-    *_STATISTICS,
-    *_BOOLEANS,
-)
 _RANKS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
 _GROUPINGS = ("GROUPING", "GROUPING_ID")
 
@@ -116,11 +115,8 @@ class ColumnScope:
             case FlinkCall():
                 require(all(self.value(part).type == "string" for part in node.expressions[:2]))
                 return Value(node.returns, True)
-            case exp.Anonymous() if is_aggregate(node) and len(node.expressions) == 1:
-                return self._aggregate(node.name.upper(), node.expressions[0])
-            case exp.Anonymous() if node.name.upper() in _VALUES_BY and len(node.expressions) == 2:
-                require(is_ordered(self.value(node.expressions[1]).type))
-                return self._aggregate("FIRST", node.expressions[0])
+            case exp.Anonymous() if is_aggregate(node):
+                return self._aggregate(AGGREGATES[node.name.upper()], node.expressions)
         return self._call(node)
 
     def _call(self, node: exp.Expr) -> Value:
@@ -190,43 +186,59 @@ class ColumnScope:
             require_no_aggregate(part)
         self.condition(condition)
         require(is_ordered(self.value(order).type))
-        return self._aggregate("FIRST", value)
+        return self._aggregate(AGGREGATES["FIRST"], [value])
 
-    def _aggregate(self, name: str, argument: exp.Expr) -> Value:
+    def _aggregate(self, function: MergedFunction, args: Sequence[exp.Expr]) -> Value:
+        """Return the value of an aggregate; its form decides."""
+        (argument, *more), form = args, function.form
         if isinstance(argument, exp.Distinct):
             *others, argument = argument.expressions
-            require(name == "COUNT" or (name in ("SUM", "AVG") and not others))
-            require(all(is_flat_type(self.value(arg).type) for arg in others))
-        require_no_aggregate(argument)
-        if name == "COUNT":
-            if not isinstance(argument, exp.Star):
-                require(is_flat_type(self.value(argument).type))
+            require(function.distinct is WithDistinct.OF_SET and not more)
+            require(not others or function.name == "COUNT")
+            more = others
+        for arg in (argument, *more):
+            require_no_aggregate(arg)
+        if function.name == "COUNT" and isinstance(argument, exp.Star):
             return Value("bigint", False)
-        inner = self.value(argument).type
-        if name in _VALUES:
-            require(is_ordered(inner))
-            return Value(inner, True)
-        require(name not in _VALUES_BY)
-        if name in _BOOLEANS:
-            require(inner == "boolean")
-            return Value(inner, True)
-        if name == "COUNT_IF":
-            require(inner == "boolean")
-            return Value("bigint", False)
-        if name == "APPROX_COUNT_DISTINCT":
-            require(is_flat_type(inner))
-            return Value("bigint", False)
-        require(is_numeric(inner))
-        digits = decimal_digits(inner)
-        if digits is not None and name == "AVG":
-            precision, scale = (min(n + 4, MAX_DECIMAL_DIGITS) for n in digits)
-            return Value(f"decimal({precision},{scale})", True)
-        return Value(sum_type(inner) if name == "SUM" else "double", True)
+        inner, *types = (self.value(arg).type for arg in (argument, *more))
+        match form:
+            case Merged(MergeOp.COUNT):
+                require(all(map(is_flat_type, (inner, *types))))
+                require(inner == "boolean" or function.name != "COUNT_IF")
+                return Value("bigint", False)
+            case Registers() if not types:
+                require(is_flat_type(inner))
+                return Value("bigint", False)
+            case Picked(by_time=by_time):
+                require(len(types) == (not by_time) and all(map(is_ordered, (inner, *types))))
+                return Value(inner, True)
+            case Percentile(is_exact=True, percentage=percentage):
+                require(is_numeric(inner) and len(types) == (percentage is None))
+                return Value("double", True)
+        require(not types)
+        match form:
+            case Merged(partial=partial, takes=Takes.FLAT):
+                require(inner == "boolean" if partial else is_ordered(inner))
+                return Value(inner, True)
+            case Merged(takes=Takes.INTEGERS):
+                require(inner in INTEGERS)
+                return Value(inner, True)
+            case Merged(takes=Takes.NUMBERS):
+                require(is_numeric(inner))
+                return Value(sum_type(inner), True)
+            case Mean() | Spread():
+                require(is_numeric(inner))
+                digits = decimal_digits(inner)
+                if digits is None or isinstance(form, Spread):
+                    return Value("double", True)
+                precision, scale = (min(n + 4, MAX_DECIMAL_DIGITS) for n in digits)
+                return Value(f"decimal({precision},{scale})", True)
+        refuse(ONLY_SPARK)
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    """Return whether a node is a call of an aggregate function whose type is known here."""
-    return isinstance(node, exp.Anonymous) and node.name.upper() in _AGGREGATES
+    """Return whether a node is a call of an aggregate function that is merged from slices."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() in AGGREGATES
 
 
 def require_no_aggregate(node: exp.Expr) -> None:

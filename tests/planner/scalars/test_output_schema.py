@@ -59,6 +59,11 @@ KNOWN = [
     *(f"SELECT {name}(d) AS a, {name}(i4) AS b FROM t" for name in ("STDDEV", "STDDEV_POP",
       "STDDEV_SAMP", "VARIANCE", "VAR_POP", "VAR_SAMP")),
     *(f"SELECT FIRST_VALUE({a}) AS f, LAST({a}) AS l FROM t" for a in TABLE),
+    *(f"SELECT MEDIAN({a}) AS a, PERCENTILE({a}, 0.9) AS b, MEAN({a}) AS c, STD({a}) AS d FROM t"
+      for a in (*NUMBERS, "m", "w")),
+    *(f"SELECT BIT_AND({a}) AS a, BIT_OR({a}) AS b, BIT_XOR({a}) AS c FROM t" for a in NUMBERS[:4]),
+    *(f"SELECT ANY_VALUE({a}) AS a, LAST_VALUE({a}) AS b, MIN_BY({a}, i4) AS c FROM t" for a in TABLE),
+    "SELECT SOME(b) AS a, ANY(b) AS b, COUNT(k, i4) AS c, MEAN(DISTINCT i4) AS d FROM t",
     "SELECT BOOL_OR(b) AS a, EVERY(d > 1) AS e, SUM(DISTINCT i4) AS s, AVG(DISTINCT m) AS v FROM t",
     *(f"SELECT MAX_BY(k, {a}) AS f, MIN_BY({a}, ts) AS l FROM t" for a in TABLE),
     *(f"SELECT k, (MIN(NAMED_STRUCT('o', ts, 'v', {a})) FILTER (WHERE (NOT {a} IS NULL) AND NOT ts IS NULL)).v AS f, "
