@@ -11,12 +11,12 @@ from typing import TypeAlias
 from runtime.windows.arguments import WindowKind
 from runtime.windows.cumulate import CUMULATE, CalendarCumulate, Cumulate
 from runtime.windows.hop import HOP, CalendarHop, Hop
-from runtime.windows.session import SESSION, SessionWindow
+from runtime.windows.session import SESSION, RowGapSession, SessionWindow
 from runtime.windows.tumble import TUMBLE, CalendarTumble, Tumble
 
 FixedWindow: TypeAlias = Tumble | Hop | Cumulate
 AlignedWindow: TypeAlias = FixedWindow | CalendarTumble | CalendarHop | CalendarCumulate
-Window: TypeAlias = AlignedWindow | SessionWindow
+Window: TypeAlias = AlignedWindow | SessionWindow | RowGapSession
 
 # The window table functions by name
 FUNCTIONS: Mapping[str, WindowKind[Window]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, Self
 
 from runtime.windows.arguments import Arguments, RowLength, WindowKind
@@ -17,19 +17,13 @@ from runtime.windows.tumble import Tumble
 class SessionWindow(BaseWindow):
     """Windows that end after a gap without a row; rows exactly the gap apart merge.
 
-    With a gap for each row, a row reaches from its time to that plus its gap. The local stage
-    stores the latest end of its rows as the time of the last one. To all stages after it, these are
-    sessions with a gap of 0.
-
     Attributes:
-        gap_us: Gap after the last time. 0 if each row has its own.
+        gap_us: Gap.
         partition: Names of the partition columns; each combination of values has its own sessions.
-        of_rows: The gap of each row, or None.
     """
 
     gap_us: int
     partition: tuple[str, ...] = ()
-    of_rows: RowLength | None = None
 
     function: ClassVar[str] = "SESSION"
     has_slices: ClassVar[Literal[False]] = False
@@ -39,17 +33,13 @@ class SessionWindow(BaseWindow):
     def parameters(self) -> Mapping[str, IntervalValue]:
         return given(gap=IntervalValue(0, self.gap_us))
 
-    @property
-    def row_length(self) -> str | None:
-        return None if self.of_rows is None else GAP
-
     def with_partition(self, names: tuple[str, ...]) -> Self:
         return replace(self, partition=names)
 
     @property
     def cells(self) -> Tumble:
         """Fixed intervals so short that all rows of a partition in one belong to one session."""
-        return Tumble(self.gap_us if self.of_rows is None else self.of_rows.least_us)
+        return Tumble(self.gap_us)
 
     def reason_against(self, new: BaseWindow) -> str | None:
         return "sessions have no slices"
@@ -58,17 +48,13 @@ class SessionWindow(BaseWindow):
 
     piece: ClassVar[str] = "piece"
 
-    def parameter_texts(self) -> list[str]:
-        return super().parameter_texts() if self.of_rows is None else [f"gap=[{self.of_rows.text}]"]
-
     def slice_lines(self) -> list[str]:
-        width = render_duration(self.cells.slice_width_us)
-        name, times = "the gap", "the times of their first and last rows"
-        if self.of_rows is not None:
-            name, times = "the least gap", "their first times and the latest end of their rows"
+        return self._slice_lines("the gap", "the times of their first and last rows")
+
+    def _slice_lines(self, width: str, times: str) -> list[str]:
         return [
-            f"rows of one key are first aggregated in pieces of {width}, {name}; each row is "
-            "aggregated once",
+            "rows of one key are first aggregated in pieces of "
+            f"{render_duration(self.cells.slice_width_us)}, {width}; each row is aggregated once",
             f"sessions are merged from these pieces, by {times}",
         ]
 
@@ -111,6 +97,35 @@ class SessionWindow(BaseWindow):
             yield next([(start, end)] for start, end in sessions if start <= time_us <= end)
 
 
+@dataclass(frozen=True)
+class RowGapSession(SessionWindow):
+    """Sessions in which a row reaches from its time to that plus its own gap.
+
+    The local stage stores the latest end of its rows as the time of the last one. To all stages
+    after it, these are sessions with a gap of 0.
+
+    Attributes:
+        of_rows: The gap of each row.
+    """
+
+    of_rows: RowLength = field(kw_only=True)
+
+    @property
+    def row_length(self) -> str:
+        return GAP
+
+    @property
+    def cells(self) -> Tumble:
+        return Tumble(self.of_rows.least_us)
+
+    def parameter_texts(self) -> list[str]:
+        return [f"gap=[{self.of_rows.text}]"]
+
+    def slice_lines(self) -> list[str]:
+        times = "their first times and the latest end of their rows"
+        return self._slice_lines("the least gap", times)
+
+
 def session_of(arguments: Arguments) -> SessionWindow:
     """Return the windows that arguments describe, without PARTITION BY.
 
@@ -119,7 +134,7 @@ def session_of(arguments: Arguments) -> SessionWindow:
     """
     of_rows = arguments.of_rows("gap")
     if of_rows is not None:
-        return SessionWindow(0, of_rows=of_rows)
+        return RowGapSession(0, of_rows=of_rows)
     gap = arguments.positive("gap")
     if gap.months:
         raise arguments.error(

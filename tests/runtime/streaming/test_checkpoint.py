@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import LocalFiles
+from runtime.records import from_json, to_json
 from runtime.redaction import DEFAULT
 from runtime.spec.state_schema import (
     OperatorSchema,
@@ -32,9 +33,10 @@ from runtime.streaming.checkpoint import (
 )
 from runtime.streaming.identity import Identity, difference, without_secrets
 from runtime.streaming.members import check_members, check_no_member, mark_members
+from runtime.windows.arguments import RowLength
 from runtime.windows.cumulate import CalendarCumulate, Cumulate
 from runtime.windows.hop import Hop
-from runtime.windows.session import SessionWindow
+from runtime.windows.session import RowGapSession, SessionWindow
 from runtime.windows.tumble import Tumble
 
 FILES = LocalFiles()
@@ -436,7 +438,14 @@ def test_a_field_that_this_version_does_not_know_is_refused_in_a_line(
 
 
 any_window = st.sampled_from(
-    [Tumble(7, 3), Hop(1, 5), Cumulate(1, 6), SessionWindow(5, ("k",)), CalendarCumulate(1, 2)]
+    [
+        Tumble(7, 3),
+        Hop(1, 5),
+        Cumulate(1, 6),
+        SessionWindow(5, ("k",)),
+        RowGapSession(0, ("k",), of_rows=RowLength("v * INTERVAL '1' SECOND", 1)),
+        CalendarCumulate(1, 2),
+    ]
 )
 texts = st.text(max_size=4)
 operators = st.builds(
@@ -476,3 +485,9 @@ def test_any_description_of_a_stream_is_read_as_it_was_written(
         identity = replace(QUERY, operators=operators, tables=tables)
         open_new(Path(directory), identity)
         assert stored_identity(Path(directory)) == identity
+
+
+def test_sessions_of_earlier_checkpoints_are_read() -> None:
+    window = SessionWindow(5, ("k",))
+    assert to_json(window) == {"gap_us": 5, "partition": ("k",)}
+    assert from_json(SessionWindow, {"gap_us": 5, "partition": ["k"]}) == window
