@@ -15,7 +15,7 @@ COMMANDS = {
     "serve": "sqlwin.server.command:serve",
     "test": "sqlwin.testing.command:test",
 }
-# All that is started by name: module and attribute
+# Module and attribute of each command or function that the core starts
 PLACES = {
     **COMMANDS,
     "observers": "sqlwin.observers:add_listeners",

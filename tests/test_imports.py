@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "runtime.spec": "runtime.errors runtime.windows numpy pyarrow pyspark",
     # windows: no SQL, Spark or Arrow
     "runtime.windows": "runtime.errors numpy",
-    # what the planner, the oracle and help know about functions
+    # entries of functions, for the planner, the oracle and help
     "runtime.functions": "runtime.spec",
     "runtime.plan": "runtime.spec runtime.windows",
     "runtime.compute": "runtime runtime.plan runtime.spec runtime.windows numpy pyarrow",
@@ -385,8 +385,8 @@ PARTS = (
         "runtime.simulator",
     ),
 )
-# Modules of sqlwin that a part may import: the session and its control, what they return, and
-# what all programs share (SQL as statements, texts and tables for people)
+# Modules of sqlwin that a part may import: the session, its control and the classes of objects that
+# they return; statements, settings, help and output, which all programs share
 FOR_PARTS = (
     *("sqlwin", "sqlwin.session", "sqlwin.control", "sqlwin.page", "sqlwin.result"),
     *("sqlwin.catalog.entries", "sqlwin.execution.activity", "sqlwin.execution.simulated"),

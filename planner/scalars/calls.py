@@ -184,7 +184,7 @@ def date_field(request: Request) -> Expression:
 
 
 def integer_bound(request: Request) -> Expression:
-    """Build FLOOR or CEIL. That of an integer is the integer."""
+    """Build FLOOR or CEIL. An integer is its own bound."""
     (value,) = request.args
     return value if is_integer(value.type) else plain(request)
 

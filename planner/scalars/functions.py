@@ -31,8 +31,8 @@ class Function:
         n_args: Smallest and largest number of arguments; None: any.
         nulls: When the result may be NULL.
         build: Builds the call of the kernel.
-        is_named: Whether Spark names a result column by a call with all arguments as it is written,
-            in lower case.
+        is_named: Whether Spark names a result column by the text of the call, in lower case, with
+            all arguments.
     """
 
     kernel: str
@@ -53,10 +53,10 @@ class Function:
         Raises:
             Refused: They are not certain.
         """
-        signature = self._signature(name, values)
-        pairs = zip(values, signature.operands, strict=True)
+        types = self._types(name, values)
+        pairs = zip(values, types.operands, strict=True)
         nullable = [v.nullable or may_be_null_after_cast(v.type, type_) for v, type_ in pairs]
-        return Value(signature.result, self.nulls(nullable))
+        return Value(types.result, self.nulls(nullable))
 
     def call(
         self,
@@ -80,13 +80,13 @@ class Function:
         """
         written = zip(args, literals, strict=True)
         values = [Value(arg.type, True, literal) for arg, literal in written]
-        signature = self._signature(name, values)
-        pairs = zip(args, signature.operands, strict=True)
+        types = self._types(name, values)
+        pairs = zip(args, types.operands, strict=True)
         cast = tuple(calls.cast(arg, type_, zone) for arg, type_ in pairs)
         given = tuple(args)
-        return self.build(Request(name, self.kernel, given, cast, signature.result, zone, text))
+        return self.build(Request(name, self.kernel, given, cast, types.result, zone, text))
 
-    def _signature(self, name: str, values: Sequence[Value]) -> CallTypes:
+    def _types(self, name: str, values: Sequence[Value]) -> CallTypes:
         if not self.takes(len(values)):
             refuse(f"{name} is not supported by the scan")
         return self.rule(name, values)
@@ -196,9 +196,7 @@ FUNCTIONS: dict[str, Function] = {
     "/": _arithmetic("/", _always),
     "%": _REMAINDER,
     "div": _arithmetic("div", _always),
-    "+ interval": _plain(
-        "shift", None, _only("timestamp", "timestamp_ntz"), _WHOLE, build=calls.shift
-    ),
+    "+ interval": Function("shift", signatures.shifted, (2, 2), build=calls.shift),
     "ABS": _plain("case", None, _number, build=calls.absolute, is_named=True),
     "CEIL": _CEIL,
     "CEILING": _CEIL,

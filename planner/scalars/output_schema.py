@@ -339,7 +339,7 @@ def name_of(item: exp.Expr) -> str:
 
 
 def _is_named(call: exp.Anonymous) -> bool:
-    """Return whether Spark names a call of a function as it is written, in lower case."""
+    """Return whether Spark names a call by its text, in lower case."""
     function = FUNCTIONS.get(call.name.upper())
     if function is None or not function.is_named:
         return False

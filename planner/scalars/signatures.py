@@ -1,4 +1,4 @@
-"""Rules for the types of functions: to what Spark casts arguments, and what it returns."""
+"""Type rules of functions: the types to which Spark casts arguments, and the type it returns."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from runtime.shown_types import shown_type
 
 @dataclass(frozen=True)
 class Value:
-    """What a query tells about a value.
+    """Type of an expression, and its value if it is a literal.
 
     Attributes:
-        type: Its Spark type.
+        type: Spark type.
         nullable: Whether it may be NULL.
-        literal: Its number or text if it is written as one.
+        literal: Number or text of a literal. None for other expressions.
     """
 
     type: str
@@ -36,7 +36,12 @@ class Value:
 
 @dataclass(frozen=True)
 class CallTypes:
-    """Types of one call: to which its arguments are cast, and of its result."""
+    """Types of a call.
+
+    Attributes:
+        operands: Types to which the arguments are cast.
+        result: Type of the result.
+    """
 
     operands: tuple[str, ...]
     result: str
@@ -52,7 +57,7 @@ def fixed(result: str | None, *arguments: Accept, is_variadic: bool = False) -> 
     """Return the rule of a function that takes each argument by its own type.
 
     Args:
-        result: Type of the result. None: that of the first argument.
+        result: Type of the result. None: the type of the first argument.
         arguments: What each argument accepts.
         is_variadic: Whether the last argument may be repeated.
     """
@@ -112,7 +117,7 @@ def arithmetic(kernel: str) -> Rule:
 
 
 def _of_decimals(name: str, kernel: str, values: Sequence[Value]) -> CallTypes:
-    """Return the signature of arithmetic of decimals, or of a decimal and an integer."""
+    """Return the types of arithmetic of decimals, or of a decimal and an integer."""
     if kernel == "div" or any(value.type == VOID for value in values):
         refuse(f"{name.upper()} of decimals is not supported by the scan")
     left, right = map(_as_decimal, values)
@@ -128,8 +133,16 @@ def _as_decimal(value: Value) -> str:
     return type_
 
 
+def shifted(name: str, values: Sequence[Value]) -> CallTypes:
+    """Return the types of a time plus an interval, which is given in microseconds."""
+    type_ = values[0].type
+    if type_ not in ("timestamp", "timestamp_ntz"):
+        refuse(f"{shown_type(type_)} plus an interval is not supported by the scan")
+    return CallTypes((type_, "bigint"), type_)
+
+
 def rounded(name: str, values: Sequence[Value]) -> CallTypes:
-    """Return the signature of ROUND."""
+    """Return the types of ROUND."""
     value, decimals = (*values, Value("int", False, 0))[:2]
     if not isinstance(decimals.literal, int):
         refuse("ROUND to decimals that are not a literal is left to Spark")
@@ -148,7 +161,7 @@ def rounded(name: str, values: Sequence[Value]) -> CallTypes:
 
 
 def conditions(name: str, values: Sequence[Value]) -> CallTypes:
-    """Return the signature of AND, OR and NOT."""
+    """Return the types of AND, OR and NOT."""
     return CallTypes(tuple(map(_condition, values)), "boolean")
 
 
@@ -159,7 +172,7 @@ def _condition(value: Value) -> str:
 
 
 def compared(name: str, values: Sequence[Value]) -> CallTypes:
-    """Return the signature of a comparison. Written strings next to a time are times."""
+    """Return the types of a comparison. Written strings next to a time are times."""
     types = {value.type for value in values} - {"string", VOID}
     texts = [value.literal for value in values if value.type == "string"]
     if types == {"timestamp", "timestamp_ntz"} and not texts:
@@ -178,7 +191,7 @@ def compared(name: str, values: Sequence[Value]) -> CallTypes:
 
 
 def compared_pair(name: str, values: Sequence[Value]) -> CallTypes:
-    """Return the signature of a comparison of two operands.
+    """Return the types of a comparison of two operands.
 
     Spark casts an integer literal next to a decimal to a decimal of its digits.
     """
@@ -191,7 +204,7 @@ def compared_pair(name: str, values: Sequence[Value]) -> CallTypes:
 
 
 def between(name: str, values: Sequence[Value]) -> CallTypes:
-    """Return the signature of BETWEEN."""
+    """Return the types of BETWEEN."""
     value, low, high = values
     pairs = [compared_pair(name, (value, bound)).operands for bound in (low, high)]
     first = next((pair[0] for pair in pairs if pair[0] != value.type), value.type)
@@ -199,7 +212,7 @@ def between(name: str, values: Sequence[Value]) -> CallTypes:
 
 
 def first_common(name: str, values: Sequence[Value]) -> CallTypes:
-    """Return the signature of COALESCE and the like."""
+    """Return the types of COALESCE and the like."""
     target = common([value.type for value in values])
     if target == VOID:
         refuse("COALESCE with only NULL arguments is not supported by the scan")
@@ -207,7 +220,7 @@ def first_common(name: str, values: Sequence[Value]) -> CallTypes:
 
 
 def extreme(name: str, values: Sequence[Value]) -> CallTypes:
-    """Return the signature of GREATEST and LEAST of equal types or integers."""
+    """Return the types of GREATEST and LEAST of equal types or integers."""
     types = {value.type for value in values} - {VOID}
     target = max(types, key=INTEGERS.index) if types <= set(INTEGERS) and types else None
     if len(types) == 1:
@@ -219,7 +232,7 @@ def extreme(name: str, values: Sequence[Value]) -> CallTypes:
 
 
 def chosen(name: str, values: Sequence[Value]) -> CallTypes:
-    """Return the signature of CASE: a condition and a value, and so on, and the ELSE."""
+    """Return the types of CASE: a condition and a value, and so on, and the ELSE."""
     for condition in values[:-1:2]:
         if condition.type != "boolean":  # Spark rejects a bare NULL here
             refuse(f"{shown_type(condition.type)} is not a condition")
@@ -227,14 +240,14 @@ def chosen(name: str, values: Sequence[Value]) -> CallTypes:
 
 
 def chosen_by_value(name: str, values: Sequence[Value]) -> CallTypes:
-    """Return the signature of CASE with a value before the WHENs, which is compared with each."""
+    """Return the types of CASE with a value before the WHENs, which is compared with each."""
     for other in values[1:-1:2]:
         compared(name, (values[0], other))
     return _chosen(values[1:], values[0])
 
 
 def _chosen(values: Sequence[Value], *before: Value) -> CallTypes:
-    """Return the signature of a choice. `values` has a test before each value but the last."""
+    """Return the types of a choice. `values` has a test before each value but the last."""
     target = common([value.type for value in (*values[1::2], values[-1])])
     if target == VOID:
         refuse("CASE with only NULL results is not supported by the scan")
@@ -243,6 +256,6 @@ def _chosen(values: Sequence[Value], *before: Value) -> CallTypes:
 
 
 def null_if(name: str, values: Sequence[Value]) -> CallTypes:
-    """Return the signature of NULLIF."""
+    """Return the types of NULLIF."""
     compared(name, values)
     return CallTypes(tuple(value.type for value in values), values[0].type)

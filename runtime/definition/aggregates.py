@@ -11,8 +11,9 @@ from typing import Any
 
 from runtime.definition.order import compare, key_of, sorted_places
 from runtime.functions.aggregates import AGGREGATES
-from runtime.functions.aggregates.function import Mean, Picked
+from runtime.functions.aggregates.function import Mean, Merged, Picked
 from runtime.plan.definition import DefinedCall
+from runtime.spec.aggregates import MergeOp
 from runtime.spec.expressions import RankOrder
 
 Values = list[Any]
@@ -38,11 +39,11 @@ def result_of(call: DefinedCall, rows: Sequence[Sequence[Any]], columns: Sequenc
     if not call.args:
         return len(rows)
     args = [[row[places[name]] for name in call.args] for row in rows]
+    function = AGGREGATES[call.function]
     if call.function == "COUNT_IF":
         return sum(row[0] is True for row in args)
     if call.order is not None:
         args = [[row[places[call.args[0]]], row[places[call.order]]] for row in rows]
-    function = AGGREGATES[call.function]
     if isinstance(function.form, Picked):
         return _pick(args, is_last=function.form.is_last)
     present = [row for row in args if None not in row]
@@ -51,8 +52,9 @@ def result_of(call: DefinedCall, rows: Sequence[Sequence[Any]], columns: Sequenc
     if call.function == "COUNT":
         return len(present)
     values = [row[0] for row in present]
-    if isinstance(function.form, Mean) or function.definition is sum:
-        return _sum_or_average(call, values)
+    match function.form:
+        case Mean() | Merged(MergeOp.SUM):
+            return _sum_or_average(call, values)
     definition = function.definition
     assert definition is not None
     if definition in (min, max):

@@ -1,1 +1,1 @@
-"""Functions with all that the planner, the runtime and help know about them."""
+"""Functions, as the planner, the oracle and help read them."""

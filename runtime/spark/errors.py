@@ -1,19 +1,14 @@
-"""Translation of Spark's exceptions into errors that users can act on, without stack traces.
-
-Uses private APIs, checked with PySpark 4.3: `_origin` of JVM exceptions, and the details of
-exceptions about JSON fields. Without them the exception's text is used.
-"""
+"""Translation of Spark's exceptions into errors that users can act on, without stack traces."""
 
 from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runtime.errors import (
     AnalysisError,
@@ -30,19 +25,18 @@ from runtime.errors import (
 from runtime.logs import append_trace, log_file
 from runtime.spark.context import active_context
 from runtime.spark.exceptions import java_error
+from runtime.spark.jvm.failures import Failure, failures_of
 from runtime.spark.messages import (
     ErrorText,
-    condition_in,
     error_text,
     first_sentence,
     names_in,
     plain_name,
     plain_path,
 )
-from runtime.spark.private import unless_missing
 
 if TYPE_CHECKING:
-    from pyspark.errors import PySparkException
+    pass
 
 _CATALOG = {
     "TABLE_OR_VIEW_NOT_FOUND",
@@ -89,28 +83,6 @@ _NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
 _JAVA_FRAME = re.compile(r"^\s+at [\w$.<>/]+\(|^JVM stacktrace|^Caused by: |^\.\.\. \d+ more")
 _AFTER_TEXT = re.compile(rf"{_JAVA_FRAME.pattern}|^\s*SQLSTATE: \w+$")
 _LINE_AND_COLUMN = re.compile(r"\(line (\d+), pos (\d+)\)")
-_MAX_CAUSES = 20
-
-
-@dataclass(frozen=True)
-class Fragment:
-    """Part of the SQL text that an error refers to: Spark's query context."""
-
-    start: int
-    stop: int
-    text: str
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Link of a chain of causes, outermost first, as plain data."""
-
-    text: str
-    condition: str | None = None
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    fragments: tuple[Fragment, ...] = ()
-    java_class: str = ""
-    stack: str = ""
 
 
 _CANCELLED = ErrorText("the query was cancelled")
@@ -130,7 +102,7 @@ def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
         return error
     if isinstance(error, KeyboardInterrupt):
         return ExecutionError("interrupted")
-    chain = _chain(error)
+    chain = failures_of(error)
     text = (
         worker_error(chain)
         or _machine_error(error, chain)
@@ -161,7 +133,7 @@ def why_unwritable(error: BaseException) -> str | None:
         return error.message if error.kind is ErrorKind.OUTPUT else None
     if isinstance(error, KeyboardInterrupt):
         return None
-    chain = _chain(error)
+    chain = failures_of(error)
     if worker_error(chain) or _machine_error(error, chain) or _file_error(chain):
         return None
     storage = _storage_error(chain)
@@ -194,7 +166,7 @@ def is_interruption(error: BaseException | None) -> bool:
     """
     if error is None or isinstance(error, SqlwinError):
         return isinstance(error, QueryCancelled)
-    chain = _chain(error)
+    chain = failures_of(error)
     is_cut = any(name in _full_text(chain) for name in _INTERRUPTED)
     return is_cut or _machine_error(error, chain) == _CANCELLED
 
@@ -396,8 +368,6 @@ _CSV_HEADERS = re.compile(
 
 # Position in Jackson's message about a broken JSON file that is a single document
 _JSON_LINE = re.compile(r"\bline: (\d+), column: \d+\]")
-# Exception without text for a JSON value that does not fit the type of its column
-_JSON_FIELD = "org.apache.spark.sql.catalyst.util.CannotParseJSONFieldException"
 
 # Messages of file readers about broken files
 _BROKEN = (
@@ -532,80 +502,3 @@ def _position(failure: Failure, sql: str) -> Position | None:
 
 
 # From Java and PySpark to plain data -------------------------------------------------------------
-
-
-def _chain(error: BaseException) -> list[Failure]:
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-    from pyspark.errors.exceptions.captured import CapturedException
-
-    try:
-        if isinstance(error, Py4JJavaError):
-            return _java_chain(error.java_exception)
-        if isinstance(error, CapturedException) and error._origin is not None:
-            return _java_chain(error._origin)
-        if isinstance(error, PySparkException):
-            return [_failure(error)]
-    except Exception as secondary:
-        # the JVM that could explain the error may have died
-        traces = [*traceback.format_exception(error), *traceback.format_exception(secondary)]
-        append_trace("an error could not be explained", "".join(traces))
-    return [Failure(str(error) or kind_in_words(error))]
-
-
-def _java_chain(throwable: object) -> list[Failure]:
-    from pyspark.errors.exceptions.captured import CapturedException
-
-    chain: list[Failure] = []
-    current = throwable
-    while current is not None and len(chain) < _MAX_CAUSES:
-        captured = CapturedException(origin=current)
-        name = current.getClass().getName()  # type: ignore[attr-defined]  # a py4j object
-        failure = _failure(captured, name)
-        if name == _JSON_FIELD:
-            failure = replace(failure, text=_json_field(current) or failure.text)
-        chain.append(failure)
-        current = current.getCause()  # type: ignore[attr-defined]  # a py4j object
-    return chain
-
-
-def _json_field(thrown: Any) -> str:
-    """Return field, value and expected type of a JSON misfit, or an empty text if unknown."""
-
-    def spark_message() -> str:
-        type_ = thrown.dataType().sql()
-        return (
-            f"field `{thrown.fieldName()}` is {thrown.fieldValue()!r}, which is not a valid {type_}"
-        )
-
-    return unless_missing("JSON fields that do not fit are not named in errors", spark_message, "")
-
-
-def _failure(error: PySparkException, java_class: str = "") -> Failure:
-    text = getattr(error, "_desc", None) or str(error)
-    fragments = [
-        Fragment(context.startIndex(), context.stopIndex(), context.fragment())
-        for context in error.getQueryContext() or []
-        # contexts of DataFrame calls refer to lines of Python instead of SQL
-        if context.contextType().name == "SQL" and context.startIndex() >= 0
-    ]
-    return Failure(
-        text=text,
-        condition=error.getCondition() or condition_in(text),
-        parameters=error.getMessageParameters() or {},
-        fragments=tuple(fragments),
-        java_class=java_class,
-        stack=_stacks(error),
-    )
-
-
-def _stacks(error: BaseException) -> str:
-    """Return the Java stacks of an error and its causes, as far as PySpark has fetched them."""
-    from pyspark.errors.exceptions.captured import CapturedException
-
-    stacks: list[str] = []
-    current: object = error
-    while isinstance(current, CapturedException) and len(stacks) < _MAX_CAUSES:
-        stacks.append(str(current._stackTrace))
-        current = current._cause
-    return "\n".join(stacks)

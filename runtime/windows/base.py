@@ -50,7 +50,7 @@ class BaseWindow(ABC):
 
     @property
     def row_length(self) -> str | None:
-        """Hidden column with the length that each row adds to its window. None if there is none."""
+        """Hidden column with the length that each row adds to its window. None: they add none."""
         return None
 
     def with_partition(self, names: tuple[str, ...]) -> Self:

@@ -72,7 +72,7 @@ class CommandGroup(ReportingGroup):
         return sorted({*super().list_commands(ctx), *COMMANDS})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, or None if there is none with the name."""
+        """Return a command, or None for an unknown name."""
         if cmd_name in COMMANDS:
             return cast(click.Command, load_part(cmd_name))
         return super().get_command(ctx, cmd_name)

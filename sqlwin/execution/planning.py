@@ -304,16 +304,11 @@ class Plans:
         return unlike or place
 
     def lower_stream(
-        self,
-        plan: Plan,
-        measuring: Measuring | None = None,
-        *,
-        is_taken: bool = False,
-        keeps_late_rows: bool = True,
+        self, plan: Plan, measuring: Measuring | None = None, *, is_taken: bool = False
     ) -> LoweredStream:
         """Lower the plan of a streaming query, with or without measurement.
 
-        `is_taken` and `keeps_late_rows` are as in `planner.lowering.stream.steps.lower_stream`.
+        `is_taken` is as in `planner.lowering.stream.steps.lower_stream`.
 
         Raises:
             SqlwinError: The plan cannot run as a stream.
@@ -328,7 +323,6 @@ class Plans:
                 self.emits_updates,
                 measuring,
                 is_taken=is_taken,
-                keeps_late_rows=keeps_late_rows,
                 has_allowed_lateness=self.has_allowed_lateness,
             )
 

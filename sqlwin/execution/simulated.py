@@ -61,6 +61,8 @@ def simulate(plans: Plans, statement: Query | Insert) -> Simulated | Refusal:
     Raises:
         SqlwinError: The query is invalid, or cannot run as a stream.
     """
+    from sqlwin.execution.lowered import lower_query
+
     with plans.lock, deep_trees(statement.text):
         plans.begin(statement.text)
         try:
@@ -68,8 +70,16 @@ def simulate(plans: Plans, statement: Query | Insert) -> Simulated | Refusal:
                 plan = plans.plan(_without_order(statement.ast), statement.text)
                 if not plans.is_stream(plan):
                     return Refusal("it reads no table that can be a stream")
-                lowered = plans.lower_stream(plan, is_taken=True, keeps_late_rows=False)
                 context = (plans.catalog, plans.time_zone)
+                with plans.errors_of(plan.sql):
+                    lowered = lower_query(
+                        plan,
+                        *context,
+                        plans.emits_updates,
+                        is_taken=True,
+                        keeps_late_rows=False,
+                        has_allowed_lateness=plans.has_allowed_lateness,
+                    )
                 moments = MomentCalls(reads_watermark=lowered.reads_watermark)
                 steps = cast(StreamSteps, lowered.steps)  # of a single query
                 query = tried(lower_simulated, steps, *context, moments)

@@ -95,7 +95,8 @@ def guarded_items(query: exp.Select, names: tuple[str, ...] | None) -> list[exp.
         value = item.unalias()
         if is_star(value) or is_complex(value):
             return None
-        name = item.alias_or_name or (names[position] if names else "")
+        # a call has the name of its function here, not the one of its column
+        name = names[position] if names else item.alias_or_name
         if not name:
             return None
         items.append(alias(only_if_kept(value), name))

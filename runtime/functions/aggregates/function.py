@@ -1,4 +1,4 @@
-"""What is known about an aggregate function, and the forms of its partials."""
+"""Entries of aggregate functions, and the forms of their partials."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Takes(StrEnum):
 
     ANY = "any"
     FLAT = "flat"  # no arrays, maps and structs
-    NUMBERS = "numbers"  # those of a sum: BIGINT, DOUBLE, decimals
+    NUMBERS = "numbers"  # types of a sum: BIGINT, DOUBLE, decimals
     INTEGERS = "integers"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from statistics import median
+from collections.abc import Callable
 
 from runtime.functions.aggregates.function import MergedFunction, Percentile, Values
 
@@ -12,11 +12,14 @@ def _percentile_95(values: Values) -> object:
     return sorted(values)[math.ceil(0.95 * len(values)) - 1]
 
 
-def _quarter(values: Values) -> float:
-    position = (len(values) - 1) / 4
-    low, high = math.floor(position), math.ceil(position)
-    ordered = sorted(values)
-    return float(ordered[low] + (ordered[high] - ordered[low]) * (position - low))
+def _exact(percentage: float) -> Callable[[Values], float]:
+    def definition(values: Values) -> float:
+        position = percentage * (len(values) - 1)
+        low, high = math.floor(position), math.ceil(position)
+        ordered = sorted(values)
+        return float(ordered[low] + (ordered[high] - ordered[low]) * (position - low))
+
+    return definition
 
 
 _PERCENTILE = MergedFunction(
@@ -41,7 +44,7 @@ FUNCTIONS = (
         "median",
         text="The mean of the two middle values if their number is even. The exchange carries all\n"
         "values once; APPROX_PERCENTILE(x, 0.5) thins them out.",
-        definition=lambda values: float(median(values)),
+        definition=_exact(0.5),
     ),
     MergedFunction(
         "PERCENTILE",
@@ -51,7 +54,7 @@ FUNCTIONS = (
         "The percentage is from 0 to 1. Interpolated between two values, as in Spark.",
         example="price, 0.9",
         drawn="x, 0.25",
-        definition=_quarter,
+        definition=_exact(0.25),
         is_exact=False,
     ),
 )

@@ -331,8 +331,8 @@ def test_each_insert_of_a_set_writes_and_reports_its_late_rows(
     assert (other.value, other.missed_watermark, other.late_for) == (7, at(26), "hinted")
     # the first two share one stream; the third reads other rows
     assert sorted(len(s.setup.inserts) for s in fresh_session.streams.all()) == [0, 2]
-    came = [note for note in result.notes if "no time" not in note]
-    notes = [note.split(" came")[0] for note in came]
+    arrived = [note for note in result.notes if "no time" not in note]
+    notes = [note.split(" arrived")[0] for note in arrived]
     assert notes == ["totals: 4 rows", "moving: 1 row", "1 row"]
 
 
@@ -346,6 +346,13 @@ def test_tasks_carry_no_rows_that_the_driver_knows_are_not_late(
     *_, result = fresh_session.execute(tables(tmp_path) + insert(TUMBLE))
     assert result.notes[0].startswith("1 row arrived")
     assert late_rows(fresh_session) == []
+
+
+def test_a_dataframe_has_no_late_rows(fresh_session: sqlwin.Session, tmp_path: Path) -> None:
+    fresh_session.execute(tables(tmp_path))
+    (result,) = fresh_session.execute(insert(TUMBLE).partition("INSERT INTO totals ")[2])
+    # the side output has rows and columns of its own in the stream
+    assert result.dataframe.columns == ["upper(sensor)", "window_end", "(n + 0)"]
 
 
 def test_impossible_streams_are_refused_before_the_start(

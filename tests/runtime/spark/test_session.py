@@ -22,7 +22,8 @@ from runtime.errors import (
 )
 from runtime.logs import log_file
 from runtime.spark.defaults import machine_memory
-from runtime.spark.errors import Failure, translate, worker_error
+from runtime.spark.errors import translate, worker_error
+from runtime.spark.jvm.failures import Failure
 from runtime.spark.messages import ErrorText
 from runtime.spark.session import is_local_mode, start_session
 from runtime.spark.shipping import code_archive
