@@ -135,7 +135,9 @@ def spark() -> Iterator[SparkSession]:
             "spark.sql.shuffle.partitions": "3",
             "spark.sql.session.timeZone": "UTC",
             "spark.driver.memory": "2g",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.driver.extraJavaOptions": (
+                "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
+            ),
             "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
         },
     )
