@@ -53,8 +53,8 @@ INSERTED = (
     "materialized/continuous.slt",
     "materialized/refresh.slt",
 )
-# Files whose queries a default run samples in further modes
-SAMPLED = ("ranks/top_n.slt", "windows/hop.slt")
+# Files whose queries are sampled in further modes: the first by default, the others with --long
+SAMPLED = ("windows/hop.slt", "ranks/top_n.slt")
 # Smallest number of queries that run without Spark
 MIN_IN_PROCESS = {
     "joins/inner.slt": 11,
@@ -74,7 +74,7 @@ def cases() -> Iterator[Any]:
         if name != SHAPES:
             yield _case(name, select_all(BATCH), *marks)
         if name in SAMPLED:
-            yield _case(name, SAMPLE)
+            yield _case(name, SAMPLE, *(() if name == SAMPLED[0] else (pytest.mark.long,)))
         if name not in WITH_QUERIES or name in INSERTED:
             continue
         in_turn, in_every = IN_TURN, EVERY_FURTHER
