@@ -56,7 +56,7 @@ from planner.nodes.logical import (
     WindowTableFunction,
 )
 from planner.nodes.windows import window_properties
-from planner.sql.build import relation, select_all_from, to_sql
+from planner.sql.build import alias, relation, select_all_from, to_sql
 from planner.sql.double_quotes import check_names, check_texts, has_double_quotes
 from planner.sql.flink_functions import rewrite_functions, round_time, time_rounding_calls
 from planner.sql.flink_meanings import rewrite_meanings
@@ -263,13 +263,14 @@ class _Binder(Relations):
         """Reject text in double quotes that may be meant as a name."""
         sql = "" if self._views else self.sql
         check_names(query, sql)
-        full_query: exp.Query = operands_alone(query)
-        parts: list[exp.Query] = []
-        if isinstance(query, exp.Select):
-            full_query = select_from_same(query, [exp.Star()])
+        names: frozenset[str] = frozenset()
+        if not isinstance(query, exp.Select):
+            names = self._names_of([operands_alone(query)], scope)
+        elif sources := sources_of(query):
             # A source that reads other sources, such as LATERAL, cannot be bound alone.
-            parts = [select_all_from(source.copy()) for source in sources_of(query)]
-        names = self._names_of([full_query], scope) or self._names_of(parts, scope)
+            parts = (select_all_from(source.copy()) for source in sources)
+            names = self._names_of([select_from_same(query, [exp.Star()])], scope)
+            names = names or self._names_of(parts, scope)
         check_texts(query, names, sql)
 
     def _names_of(self, queries: Iterable[exp.Query], scope: Scope) -> frozenset[str]:
@@ -397,7 +398,7 @@ class _Binder(Relations):
 
     def _type_of(self, expr: exp.Expr, select: exp.Select, scope: Scope) -> str | None:
         """Return Spark's type of an expression over the rows of a SELECT, or None if unknown."""
-        return self._type_of_item(select_from_same(select, [expr.copy()]), scope)
+        return self._type_of_item(select_from_same(select, [alias(expr, "$value")]), scope)
 
     def _type_of_item(self, read: exp.Select, scope: Scope) -> str | None:
         """Return Spark's type of the only item of a SELECT, or None if unknown."""
@@ -420,7 +421,7 @@ class _Binder(Relations):
             item = items.get(node.name.lower()) if is_name else None
             return exp.Paren(this=item.copy()) if item is not None else node
 
-        grouped = select_from_same(select, [expr.copy()])
+        grouped = select_from_same(select, [alias(expr, "$value")])
         grouped.set("group", select.args["group"].copy() if select.args.get("group") else None)
         return (
             self._type_of(expr, select, scope)

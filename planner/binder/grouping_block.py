@@ -33,9 +33,9 @@ class GroupingBlock:
         source_alias: The block's alias for its input relation.
         windowed: The input relation.
         time_column: Column of the input that orders FIRST_VALUE and LAST_VALUE.
-        schema: Columns of the block's result.
 
     Attributes:
+        schema: Columns of the block's result.
         groupings: The grouping sets, if GROUP BY has any.
         key_names: Names of the keys by canonical text.
         bits: By canonical text of a key, the expression of its GROUPING bit.
@@ -47,13 +47,12 @@ class GroupingBlock:
         source_alias: str | None,
         windowed: Node,
         time_column: str,
-        schema: Schema,
     ) -> None:
         self.select = select
         self.source_alias = source_alias.lower() if source_alias else None
         self.windowed = windowed
         self.time_column = time_column
-        self.schema = schema
+        self.schema: Schema = ()
         self.input_names = windowed.column_names
         self.groupings: Groupings | None = None
         self.key_names: dict[str, str] = {}
@@ -78,8 +77,11 @@ class GroupingBlock:
             clause = self.select.args.get(key)
             if clause is not None and (key != "distinct" or clause.args.get("on")):
                 refuse(f"{key.upper()} is not supported on slices")
-        if len(self.items) != len(self.schema):
-            refuse("the select list contains an expression that produces several columns")
+        order = self.select.args.get("order")
+        by = [ordered.this for ordered in order.expressions] if order else []
+        for place in map(item_place, (*(group.expressions if group else ()), *by)):
+            if place is not None and place > len(self.items):
+                refuse(f"position {place} is not in the select list")
 
     def plain(self, expr: exp.Expr) -> exp.Expr:
         """Return the expression with unqualified columns."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from sqlglot import exp
@@ -10,10 +10,8 @@ from sqlglot import exp
 from planner.aggregates.calls import canonical
 from planner.binder.grouping_block import GroupingBlock
 from planner.binder.grouping_sets import GROUPING_ID, Groupings, grouping_bit, never_grouped_away
-from planner.binder.relations import Relations, Scope
-from planner.catalog import Schema
 from planner.nodes.logical import Expand, Filter, NamedExpr, Node, WindowTableFunction
-from planner.sql.build import alias, bare_column, column, column_names, to_sql
+from planner.sql.build import bare_column, column, column_names, to_sql
 from runtime.refusal import refuse
 from runtime.spec.table import Column
 
@@ -24,8 +22,7 @@ def expand_groupings(
     below: Node,
     keys: list[NamedExpr],
     expressions: Iterable[exp.Expr],
-    relations: Relations,
-    scope: Scope,
+    types: Mapping[str, Column],
 ) -> tuple[Node, list[NamedExpr]]:
     """Put an Expand below the windows of a block, as Flink does.
 
@@ -35,8 +32,7 @@ def expand_groupings(
         below: Input of the block: a window table function, possibly filtered.
         keys: The group keys, each under a unique name.
         expressions: Arguments and FILTER conditions of the aggregates.
-        relations: Relations of the query being bound.
-        scope: CTEs of the query.
+        types: Keys with their Spark types, by name.
 
     Returns:
         The windowed rows, once per grouping, and the aggregate's keys: the query's keys, the
@@ -72,8 +68,10 @@ def expand_groupings(
     for bit, key in enumerate(named):
         block.bits[canonical(key.expr)] = grouping_bit(bit, len(named))
         block.key_names[canonical(key.expr)] = key.name
-    types = _types(named, windowed, relations, scope)
-    expand = _expand(groupings, windowed.input, named, positions, types)
+    typed = [
+        Column(key.name, types[keys[i].name].type) for key, i in zip(named, positions, strict=True)
+    ]
+    expand = _expand(groupings, windowed.input, named, positions, typed)
     schema = expand.schema + windowed.schema[-3:]
     node: Node = replace(windowed, schema=schema, input=expand)
     if isinstance(below, Filter):
@@ -82,25 +80,19 @@ def expand_groupings(
     return node, outer + [key for position, key in enumerate(keys) if position not in positions]
 
 
-def _types(
-    keys: list[NamedExpr], windowed: WindowTableFunction, relations: Relations, scope: Scope
-) -> Schema:
-    """Return the keys with their Spark types."""
-    if not keys:
-        return ()
-    typed = relations.select([alias(key.expr, key.name) for key in keys], windowed)
-    return relations.sql_query(typed, scope).schema
-
-
 def _expand(
-    groupings: Groupings, node: Node, keys: list[NamedExpr], positions: list[int], types: Schema
+    groupings: Groupings,
+    node: Node,
+    keys: list[NamedExpr],
+    positions: list[int],
+    typed: list[Column],
 ) -> Expand:
     """Return the Expand node. A key named like an input column replaces that column."""
     sets = tuple(
         frozenset(key.name for key, i in zip(keys, positions, strict=True) if i in set_)
         for set_ in groupings.sets
     )
-    new = {key.name.lower(): Column(key.name, c.type) for key, c in zip(keys, types, strict=True)}
+    new = {c.name.lower(): c for c in typed}
     schema = tuple(new.pop(c.name.lower(), c) for c in node.schema)
     schema = (*schema, *new.values(), Column(GROUPING_ID, "bigint", False))
     ids = groupings.ids(tuple(positions))

@@ -25,12 +25,11 @@ from planner.binder.grouping_sets import (
 from planner.binder.groupings import expand_groupings
 from planner.binder.joins.window_join import side_of
 from planner.binder.relations import Relations, Scope
+from planner.catalog import column_named
 from planner.nodes.logical import (
     Aggregate,
-    AggregateCall,
     AttachedWindow,
     Filter,
-    NamedExpr,
     Node,
     WindowTableFunction,
 )
@@ -204,6 +203,10 @@ def _bind_block(
         groupings = groupings_of(group, lambda key: key)
         check_grouping_calls(select, groupings)
         spell_out_grouping_ids(select, groupings)
+    block = GroupingBlock(select, source_alias, windowed, time_column)
+    block.check()
+    keys = block.keys()
+    calls = block.calls(keys)
     original = select.copy()
     original.set("with_", None)
     if groupings is not None:
@@ -212,18 +215,38 @@ def _bind_block(
     if source_alias:
         table.set("alias", exp.TableAlias(this=identifier(source_alias)))
     original.set("from_", exp.From(this=table))
-    # Let Spark check the block as written, before it is taken apart.
-    checked = relations.sql_query(original, scope)
-    block = GroupingBlock(select, source_alias, windowed, time_column, checked.schema)
-    block.check()
-    keys = block.keys()
+    # Spark checks the block as written, and types its parts with the same question.
+    computed = [key.expr for key in keys if column_named(windowed.schema, key.name) is None]
+    values = [function_call("FIRST", value) for call in calls for value in args_to_type(call)]
+    parts = [*computed, *(call.expr for call in calls), *values]
+    for number, part in enumerate(parts):
+        original.append("expressions", alias(part, f"$part{number}"))
+    checked = relations.sql_query(original, scope).schema
+    block.schema = checked[: len(checked) - len(parts)]
+    if len(block.schema) != len(block.items):
+        refuse("the select list contains an expression that produces several columns")
+    types = iter(checked[len(block.schema) :])
     below = _filter(select, block, relations, scope)
-    calls = block.calls(keys)
+    of_keys = {
+        key.name: column_named(windowed.schema, key.name) or replace(next(types), name=key.name)
+        for key in keys
+    }
+    results = [next(types) for _ in calls]
+    calls = [
+        replace(
+            call, type=result.type, arg_types=tuple(next(types).type for _ in args_to_type(call))
+        )
+        for call, result in zip(calls, results, strict=True)
+    ]
     if block.groupings is not None:
         read = [call.expr for call in calls]
-        below, keys = expand_groupings(block, block.groupings, below, keys, read, relations, scope)
-    aggregate = _aggregate(below, keys, calls, relations, scope)
-    return block.around(replace(aggregate, place=group and span_of(group)), relations, scope)
+        below, keys = expand_groupings(block, block.groupings, below, keys, read, of_keys)
+    schema = [column_named(below.schema, key.name) or of_keys[key.name] for key in keys]
+    schema += [replace(result, name=call.name) for call, result in zip(calls, results, strict=True)]
+    aggregate = Aggregate(
+        tuple(schema), below, tuple(keys), tuple(calls), place=group and span_of(group)
+    )
+    return block.around(aggregate, relations, scope)
 
 
 def _filter(select: exp.Select, block: GroupingBlock, relations: Relations, scope: Scope) -> Node:
@@ -245,33 +268,3 @@ def _filter(select: exp.Select, block: GroupingBlock, relations: Relations, scop
         query = relations.select([exp.Star()], data, where=condition)
         windowed = windowed.with_inputs(relations.sql_query(query, scope, data.schema))
     return Filter(windowed.schema, windowed, plain) if plain else windowed
-
-
-def _aggregate(
-    below: Node,
-    keys: list[NamedExpr],
-    calls: list[AggregateCall],
-    relations: Relations,
-    scope: Scope,
-) -> Aggregate:
-    """Return the Aggregate node, with Spark's types for its keys and calls."""
-    items: list[exp.Expr] = [alias(key.expr, key.name) for key in keys]
-    items += [alias(call.expr, call.name) for call in calls]
-    n_columns = len(items)
-    values = [value for call in calls for value in args_to_type(call)]
-    items += [alias(function_call("FIRST", value), f"$value{i}") for i, value in enumerate(values)]
-    group = exp.Group(expressions=[key.expr.copy() for key in keys]) if keys else None
-    typed = relations.select(items, below, group=group)
-    schema = relations.sql_query(typed, scope).schema if items else ()
-    schema, rest = schema[:n_columns], schema[n_columns:]
-    types = {c.name: c.type for c in schema}
-    value_types = iter([c.type for c in rest])
-    typed_calls = tuple(
-        replace(
-            call,
-            type=types[call.name],
-            arg_types=tuple(next(value_types) for _ in args_to_type(call)),
-        )
-        for call in calls
-    )
-    return Aggregate(schema, below, tuple(keys), typed_calls)

@@ -89,7 +89,6 @@ def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
         is_optional = grouped is not None and grouped.check(inner)
         columns.append(Column(name, value.type, value.nullable or is_optional))
     names = [column.name.lower() for column in columns]
-    require(len(set(names)) == len(names))
     having, order = query.args.get("having"), query.args.get("order")
     results = replace(scope, results=tuple(columns))
     if having:
@@ -103,6 +102,7 @@ def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
         if _is_position(by, columns):
             continue
         if isinstance(by, exp.Column) and not by.table and by.name.lower() in names:
+            require(names.count(by.name.lower()) == 1)
             require(is_ordered(columns[names.index(by.name.lower())].type))
             continue
         if grouped is not None:

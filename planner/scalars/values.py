@@ -137,7 +137,8 @@ class ColumnScope:
             require(len(schemas) == 1)
             (columns,) = schemas
         name = node.name.lower()
-        require(sum(column.name.lower() == name for column in columns) < 2)
+        for among in (columns, self.results):
+            require(sum(column.name.lower() == name for column in among) < 2)
         input_column = column_named(columns, node.name)
         result = None if node.table else column_named(self.results, node.name)
         # If both have the name, the clause decides which one is used.
