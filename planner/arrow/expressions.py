@@ -11,8 +11,7 @@ from sqlglot import exp
 from planner.catalog import Schema, column_named
 from planner.scalars import calls
 from planner.scalars.functions import FUNCTIONS
-from planner.scalars.literals import number_constant
-from planner.scalars.trees import COMPARISONS, call_of, literal_of
+from planner.scalars.trees import COMPARISONS, call_of, constant_of, literal_of
 from planner.scalars.types import VOID, cast_type, field_type
 from planner.sql.build import is_flat_type, is_number_literal, to_sql
 from planner.sql.json_functions.rewrite import json_steps
@@ -85,6 +84,9 @@ def _is_small(expression: Expression) -> bool:
 
 
 def _translate(node: exp.Expr, scope: _Scope) -> Expression:
+    constant = constant_of(node)
+    if constant is not None:
+        return constant
     translator = _TRANSLATORS.get(type(node), _call)
     result = translator(node, scope)
     if isinstance(result, Call) and not result.text and not isinstance(node, exp.Paren):
@@ -128,7 +130,7 @@ def _quote(node: exp.Expr) -> str:
     return text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 3] + "..."
 
 
-# -- leaves --------------------------------------------------------------------------------------
+# -- columns -------------------------------------------------------------------------------------
 
 
 def _column(node: exp.Expr, scope: _Scope) -> Expression:
@@ -161,15 +163,6 @@ def _field(node: exp.Column, scope: _Scope) -> Expression:
     return ColumnRef(f"{column.name}.{name}", type_)
 
 
-def _literal(node: exp.Expr, scope: _Scope) -> Expression:
-    assert isinstance(node, exp.Literal)
-    return Constant(str(node.this), "string") if node.is_string else _number(str(node.this))
-
-
-def _number(text: str) -> Constant:
-    return number_constant(text) or refuse(f"{text} is not supported by the scan")
-
-
 # -- casts and signs -----------------------------------------------------------------------------
 
 
@@ -183,11 +176,10 @@ def _cast(node: exp.Expr, scope: _Scope) -> Expression:
     return calls.cast(_translate(node.this, scope), target, scope.time_zone)
 
 
-def _negation_of_number(node: exp.Expr, scope: _Scope) -> Expression:
+def _negation(node: exp.Expr, scope: _Scope) -> Expression:
     operand = node.this
-    # The sign is part of the number, so that the minimum of each type can be written.
     if is_number_literal(operand):
-        return _number(f"-{operand.this}")
+        _unsupported(node)
     if isinstance(operand, exp.Cast) and is_number_literal(operand.this):
         if operand.meta.get(RAW) is not None:
             signed = operand.copy()
@@ -228,22 +220,10 @@ def _flink_call(node: exp.Expr, scope: _Scope) -> Expression:
     return Call(node.name.lower(), (text, *members), node.returns)
 
 
-def _binary(node: exp.Expr, scope: _Scope) -> Expression:
-    """Translate X'0F'. Spark pads an odd number of digits."""
-    try:
-        return Constant(bytes.fromhex(node.this), "binary")
-    except ValueError:
-        return _unsupported(node)
-
-
 _TRANSLATORS: dict[type[exp.Expr], _Translator] = {
-    exp.Boolean: lambda node, scope: Constant(bool(node.this), "boolean"),
     exp.Cast: _cast,
     exp.Column: _column,
-    exp.HexString: _binary,
     FlinkCall: _flink_call,
-    exp.Literal: _literal,
-    exp.Neg: _negation_of_number,
-    exp.Null: lambda node, scope: Constant(None, VOID),
+    exp.Neg: _negation,
     exp.Paren: lambda node, scope: _translate(node.this, scope),
 }

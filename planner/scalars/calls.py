@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from planner.scalars import signatures
@@ -246,6 +246,15 @@ def is_null(request: Request) -> Expression:
     """Build IS NULL."""
     (value,) = request.args
     return Constant(True, "boolean") if value.type == VOID else plain(request)
+
+
+def if_present(request: Request) -> Expression:
+    """Build NVL2."""
+    tested, *results = request.args
+    is_present = Call(
+        "not", (is_null(replace(request, kernel="is_null", args=(tested,))),), "boolean"
+    )
+    return Call("case", (is_present, *results), request.type)
 
 
 def negated(build: Build) -> Build:

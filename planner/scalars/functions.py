@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from planner.scalars import calls, signatures
 from planner.scalars.calls import Build, Request
-from planner.scalars.signatures import Accept, CallTypes, Rule, Value, fixed
+from planner.scalars.signatures import Accept, CallTypes, Literal, Rule, Value, fixed
 from planner.scalars.types import INTEGERS, TIMES, VOID, is_numeric, may_be_null_after_cast
 from planner.sql.build import is_flat_type
 from runtime.refusal import refuse
@@ -62,7 +62,7 @@ class Function:
         self,
         name: str,
         args: Sequence[Expression],
-        literals: Sequence[int | str | None],
+        literals: Sequence[Literal],
         zone: str,
         text: Callable[[], str],
     ) -> Expression:
@@ -233,6 +233,7 @@ FUNCTIONS: dict[str, Function] = {
     "LEAST": replace(_EXTREME, kernel="least"),
     "NULLIF": Function("case", signatures.null_if, (2, 2), _always, calls.null_if),
     "NVL": _NVL,
+    "NVL2": replace(_IF, rule=signatures.chosen_by_presence, build=calls.if_present),
     # texts
     "CHARACTER_LENGTH": _LENGTH,
     "CHAR_LENGTH": _LENGTH,

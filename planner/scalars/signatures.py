@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from planner.scalars.decimals import (
     decimal_digits,
@@ -18,6 +19,8 @@ from planner.sql.build import is_flat_type
 from runtime.refusal import refuse
 from runtime.shown_types import shown_type
 
+Literal = int | Decimal | str | None
+
 
 @dataclass(frozen=True)
 class Value:
@@ -26,12 +29,12 @@ class Value:
     Attributes:
         type: Spark type.
         nullable: Whether it may be NULL.
-        literal: Number or text of a literal. None for other expressions.
+        literal: Exact number or text of a literal. None for other expressions.
     """
 
     type: str
     nullable: bool
-    literal: int | str | None = None
+    literal: Literal = None
 
 
 @dataclass(frozen=True)
@@ -193,10 +196,13 @@ def compared(name: str, values: Sequence[Value]) -> CallTypes:
 def compared_pair(name: str, values: Sequence[Value]) -> CallTypes:
     """Return the types of a comparison of two operands.
 
-    Spark casts an integer literal next to a decimal to a decimal of its digits.
+    Spark casts an integer literal next to a decimal to a decimal of its digits. It rewrites some
+    comparisons of two literals.
     """
     made = compared(name, values)
     if any(decimal_digits(value.type) for value in values):
+        if all(isinstance(value.literal, int | Decimal) for value in values):
+            refuse(f"{name} of two numbers is not supported by the scan")
         pairs = zip(values, made.operands, strict=True)
         operands = [_as_decimal(v) if isinstance(v.literal, int) else t for v, t in pairs]
         return CallTypes(tuple(operands), "boolean")
@@ -244,6 +250,14 @@ def chosen_by_value(name: str, values: Sequence[Value]) -> CallTypes:
     for other in values[1:-1:2]:
         compared(name, (values[0], other))
     return _chosen(values[1:], values[0])
+
+
+def chosen_by_presence(name: str, values: Sequence[Value]) -> CallTypes:
+    """Return the types of NVL2: a value, the result if it is not NULL, and the result if it is."""
+    tested = values[0]
+    if tested.type != VOID and not is_flat_type(tested.type):
+        refuse(f"{name} of {shown(values)} is not supported by the scan")
+    return _chosen(values)
 
 
 def _chosen(values: Sequence[Value], *before: Value) -> CallTypes:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from sqlglot import exp
 
+from planner.scalars.literals import number_constant
+from planner.scalars.types import VOID
 from planner.sql.build import has_only, is_number_literal, literal
 from planner.sql.intervals import fold_interval
 from planner.sql.nodes import KeywordCall
 from planner.sql.render import RAW
 from runtime.errors import SqlwinError
 from runtime.refusal import refuse
+from runtime.spec.expressions import Constant
 
 COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -48,12 +53,6 @@ def call_of(node: exp.Expr) -> NamedCall | None:
         Refused: The node has a form that only Spark evaluates.
     """
     match node:
-        case exp.Anonymous() if node.name.upper() == "NVL2" and len(node.expressions) == 3:
-            tested, *results = node.expressions
-            return "case", [
-                exp.Not(this=exp.Is(this=tested.copy(), expression=exp.Null())),
-                *results,
-            ]
         case exp.Anonymous():
             return node.name.upper(), node.expressions
         case KeywordCall():
@@ -130,13 +129,33 @@ def _plain_call(node: KeywordCall) -> NamedCall | None:
     return None
 
 
-def literal_of(node: exp.Expr) -> int | str | None:
-    """Return the whole number, with a sign or a suffix such as L, or the text of a literal."""
+def constant_of(node: exp.Expr) -> Constant | None:
+    """Return a literal with Spark's type, or None for other nodes and literals of other types."""
+    match node:
+        case exp.Boolean():
+            return Constant(bool(node.this), "boolean")
+        case exp.Null():
+            return Constant(None, VOID)
+        case exp.HexString() if len(node.this) % 2 == 0:  # Spark pads an odd number of digits
+            return Constant(bytes.fromhex(node.this), "binary")
+        case exp.Literal() if node.is_string:
+            return Constant(str(node.this), "string")
+        case exp.Literal():
+            return number_constant(str(node.this))
+        case exp.Neg() if is_number_literal(node.this):
+            # The sign is part of the number, so that the minimum of each type can be written.
+            return number_constant(f"-{node.this.this}")
+    return None
+
+
+def literal_of(node: exp.Expr) -> int | Decimal | str | None:
+    """Return the exact number, with a sign or a suffix such as L, or the text of a literal."""
     inner = node.unnest()
     if isinstance(inner, exp.Literal) and inner.is_string:
         return str(inner.this)
     sign, inner = (-1, inner.this) if isinstance(inner, exp.Neg) else (1, inner)
     if isinstance(inner, exp.Cast) and inner.meta.get(RAW) is not None:
         inner = inner.this
-    is_whole = is_number_literal(inner) and str(inner.this).isdecimal()
-    return sign * int(inner.this) if is_whole else None
+    constant = number_constant(str(inner.this)) if is_number_literal(inner) else None
+    number = None if constant is None else constant.value
+    return sign * number if isinstance(number, int | Decimal) else None

@@ -13,13 +13,12 @@ from sqlglot import exp
 from planner.catalog import Schema, column_named
 from planner.scalars.decimals import MAX_DECIMAL_DIGITS, decimal_digits
 from planner.scalars.functions import FUNCTIONS
-from planner.scalars.literals import cast_string, number_constant
+from planner.scalars.literals import cast_string
 from planner.scalars.signatures import Value
-from planner.scalars.trees import call_of, literal_of
+from planner.scalars.trees import call_of, constant_of, literal_of
 from planner.scalars.types import (
     INTEGERS,
     TIMES,
-    VOID,
     cast_type,
     has_cast,
     is_numeric,
@@ -85,18 +84,10 @@ class ColumnScope:
                 return self.value(node.this)
             case exp.Column():
                 return self._column(node)
-            case exp.Literal():
-                return _literal(node)
+            case _ if (constant := constant_of(node)) is not None:
+                return Value(constant.type, constant.value is None)
             case _ if is_current_time(node):
                 return Value("timestamp", False)
-            case exp.Neg() if isinstance(node.this, exp.Literal):
-                return _literal(node.this, "-")
-            case exp.Boolean():
-                return Value("boolean", False)
-            case exp.Null():
-                return Value(VOID, True)
-            case exp.HexString():
-                return Value("binary", False)
             case exp.Cast():
                 return self._cast(node)
             case exp.Window() if is_rank(node):
@@ -258,14 +249,6 @@ def is_rank(node: exp.Window) -> bool:
 def is_grouping(node: exp.Expr) -> bool:
     """Return whether a node is GROUPING or GROUPING_ID."""
     return isinstance(node, exp.Anonymous) and node.name.upper() in _GROUPINGS
-
-
-def _literal(node: exp.Literal, sign: str = "") -> Value:
-    if node.is_string:
-        require(not sign)
-        return Value("string", False)
-    constant = number_constant(f"{sign}{node.this}") or refuse(ONLY_SPARK)
-    return Value(constant.type, False)
 
 
 def require(holds: bool) -> None:

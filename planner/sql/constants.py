@@ -7,13 +7,6 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-_TEXTS: dict[str, Callable[[str], str]] = {
-    **dict.fromkeys(("LOWER", "LCASE"), str.lower),
-    **dict.fromkeys(("UPPER", "UCASE"), str.upper),
-    "LTRIM": lambda text: text.lstrip(" "),
-    "RTRIM": lambda text: text.rstrip(" "),
-    "TRIM": lambda text: text.strip(" "),
-}
 _ARITHMETIC: dict[type[exp.Expr], Callable[[int, int], int]] = {
     exp.Add: operator.add,
     exp.Mul: operator.mul,
@@ -22,7 +15,7 @@ _ARITHMETIC: dict[type[exp.Expr], Callable[[int, int], int]] = {
 
 
 def constant_text(expr: exp.Expr) -> str | None:
-    """Return the text of a constant expression: literals, `||`, CASTs and functions of letters.
+    """Return the text of a constant expression: literals, `||`, CONCAT and CASTs.
 
     None for other expressions, also for constants that only Spark computes.
 
@@ -40,13 +33,8 @@ def constant_text(expr: exp.Expr) -> str | None:
             return constant_text(expr.this)
         case exp.DPipe():
             return _joined([expr.this, expr.expression])
-        case exp.Anonymous() if isinstance(expr.this, str):
-            name, args = expr.this.upper(), expr.expressions
-            if name == "CONCAT":
-                return _joined(args)
-            if name in _TEXTS and len(args) == 1:
-                text = constant_text(args[0])
-                return None if text is None else _TEXTS[name](text)
+        case exp.Anonymous() if expr.name.upper() == "CONCAT":
+            return _joined(expr.expressions)
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import cycle, islice
+from itertools import chain, cycle, islice, zip_longest
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -54,7 +54,7 @@ FORMS = {
     "not like": "{} NOT LIKE {}",
 }
 # Calls of one entry next to Spark
-N_CALLS = 24
+N_CALLS = 40
 
 
 def value_of(sql: str) -> Value:
@@ -64,7 +64,10 @@ def value_of(sql: str) -> Value:
 
 
 def calls(name: str) -> list[str]:
-    """Return random calls of an entry whose types are certain, with every type it accepts."""
+    """Return random calls of an entry whose types are certain, with every type it accepts.
+
+    Calls that differ in which arguments are literals or may be NULL take turns.
+    """
     source = random.Random(name)
     function = FUNCTIONS[name]
     form = FORMS.get(name)
@@ -72,10 +75,13 @@ def calls(name: str) -> list[str]:
     counts = range(least, (most or max(least, 3)) + 1) if form is None else [form.count("{}")]
     names = [column.name for column in COLUMNS]
     atoms = {sql: value_of(sql) for sql in (*LITERALS, *names)}
-    found: dict[tuple[str, ...], str] = {}
-    for _ in range(3000):
+    found: dict[tuple[tuple[bool, bool], ...], dict[tuple[Value, ...], str]] = {}
+    accepted: list[dict[str, None]] = [{} for _ in range(max(counts))]
+    for number in range(3600):
         args = [
-            source.choice(source.choice((LITERALS, names))) for _ in range(source.choice(counts))
+            # at last, only arguments that some call accepts
+            source.choice(list(known) if number >= 3000 else source.choice((LITERALS, names)))
+            for known in accepted[: source.choice(counts)]
         ]
         if name == "+ interval":
             args[1] = "90"
@@ -83,9 +89,13 @@ def calls(name: str) -> list[str]:
         if isinstance(tried(function.value, name, values), Refusal):
             continue
         sql = f"{name}({', '.join(args)})" if form is None else form.format(*args)
-        found.setdefault(tuple(map(repr, values)), sql)
-    every = list(found.values())
-    return source.sample(every, min(N_CALLS, len(every)))
+        for known, arg in zip(accepted, args, strict=False):
+            known[arg] = None
+        kinds = tuple((value.nullable, value.literal is None) for value in values)
+        found.setdefault(kinds, {}).setdefault(tuple(values), sql)
+    alike = [source.sample(list(group.values()), len(group)) for group in found.values()]
+    in_turn = chain(*zip_longest(*source.sample(alike, len(alike))))
+    return [sql for sql in in_turn if sql is not None][:N_CALLS]
 
 
 def table(seed: int, n_rows: int) -> pa.Table:
@@ -137,6 +147,8 @@ def test_types_and_nulls_of_a_function_are_those_of_its_values(name: str) -> Non
         ("UPPER", {"nulls": lambda nullable: False}),
         ("NULLIF", {"nulls": any}),
         ("IF", {"nulls": all}),
+        ("REPLACE", {"nulls": lambda nullable: False}),
+        ("GREATEST", {"nulls": lambda nullable: False}),
     ],
 )
 def test_a_wrong_entry_is_found(name: str, fault: dict[str, object], monkeypatch) -> None:
