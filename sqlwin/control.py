@@ -187,8 +187,8 @@ class SessionControl:
 
     def columns_of(self, table: str) -> Sequence[TableColumn] | None:
         """Return the declared columns of a table of CREATE TABLE, or None."""
-        spec = self.table_spec(table)
-        return None if spec is None else spec.columns
+        entry = self.entry((table,))
+        return entry.columns if isinstance(entry, TableSpec) else None
 
     def schema_of(self, name: tuple[str, ...], *, waits: bool) -> Sequence[Column] | None:
         """Return the columns of a table or view, with Spark's types.
@@ -233,17 +233,11 @@ class SessionControl:
         return self._session._opened_runner.columns_of(name)
 
     def entry(self, name: Name) -> Entry | None:
-        """Return the definition of a table or view of the session."""
+        """Return the definition of a table or view of the session, None for Spark's.
+
+        A new definition is another object.
+        """
         return self._session._opened_runner.catalog.entry(name)
-
-    def entry_of(self, table: str) -> object:
-        """Return the definition of a table or view, None for Spark's. A new one is unequal."""
-        return self._session._runner.catalog.entries.get(tuple(table.split(".")))
-
-    def table_spec(self, table: str) -> TableSpec | None:
-        """Return the definition of a table of CREATE TABLE, None for others."""
-        entry = self._session._runner.catalog.entry((table,))
-        return entry if isinstance(entry, TableSpec) else None
 
     def is_declared(self, name: tuple[str, ...]) -> bool:
         """Return whether a name is a table or view of the session."""
@@ -307,7 +301,7 @@ class SessionControl:
         """Return the text of a view's query. None for tables and materialized tables."""
         from sqlwin.catalog.entries import MaterializedTable, View
 
-        entry = self._session._runner.catalog.entry((name,))
+        entry = self.entry((name,))
         is_view = isinstance(entry, View) and not isinstance(entry, MaterializedTable)
         return entry.text if isinstance(entry, View) and is_view else None
 

@@ -198,8 +198,8 @@ class Cursor:
         n_rows: int | None = 0
         with self._computing():
             statement = _read(operation)
-            table_of = SessionControl(self.connection.session).table_spec
-            for script, parameters in combined(statement, seq_of_parameters, table_of):
+            entry_of = SessionControl(self.connection.session).entry
+            for script, parameters in combined(statement, seq_of_parameters, entry_of):
                 result = self._run(script, parameters)
                 if columns_of(result) is not None:
                     raise ProgrammingError(

@@ -24,7 +24,7 @@ from sqlwin.server.catalog.statement import answer_catalogs, answer_settings
 from sqlwin.server.catalog.tables import ClientFacts
 from sqlwin.server.cursors import answer_cursors, cursors_of
 from sqlwin.server.jobs import ClientJobs, Pools
-from sqlwin.server.objects import SessionObjects
+from sqlwin.server.objects import SessionObjects, declared_columns
 from sqlwin.server.parameters import parameter_values
 from sqlwin.server.postgres.names import ColumnNames
 from sqlwin.server.postgres.statement import Translated, translate
@@ -133,10 +133,9 @@ class ServedSession:
         )
         if not is_table:
             return ()
-        spec = self.control.table_spec(table[-1]) if len(table) == 1 else None
-        if spec is not None and spec.columns and all(column.type for column in spec.columns):
+        if declared := declared_columns(self.control.entry(table)):
             # the schema may start Spark
-            return [Column(c.name, str(c.type), c.nullable) for c in spec.columns]
+            return [Column(c.name, str(c.type), c.nullable) for c in declared]
         try:
             return self.control.schema_of(table, waits=True) or ()
         except SqlwinError:

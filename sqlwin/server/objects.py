@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from runtime.errors import SqlwinError
-from runtime.spec.table import Column
+from runtime.spec.table import Column, TableColumn, TableSpec
 from sqlwin.control import SessionControl
 from sqlwin.server.catalog.parts import CatalogPart
 from sqlwin.server.catalog.tables import ServedColumn, ServedObjects, ServedTable
@@ -70,8 +70,8 @@ class SessionObjects:
     def _tables(self) -> tuple[ServedTable, ...]:
         tables = []
         for name in self._control.names_of_tables():
-            spec = self._control.table_spec(name)
-            key = () if spec is None else spec.primary_key
+            entry = self._control.entry((name,))
+            key = entry.primary_key if isinstance(entry, TableSpec) else ()
             tables.append(ServedTable(name, self._control.view_query(name), key))
         return tuple(tables)
 
@@ -82,14 +82,13 @@ class SessionObjects:
         return tables, tuple(self._columns_of(table.name) for table in tables)
 
     def _columns_of(self, name: str) -> tuple[ServedColumn, ...]:
-        spec = self._control.table_spec(name)
-        if spec is not None and spec.columns and all(column.type for column in spec.columns):
+        entry = self._control.entry(tuple(name.split(".")))
+        if declared := declared_columns(entry):
             # detecting the columns may start Spark
             return tuple(
                 _column(column.name, str(column.type), column.nullable, column.comment or "")
-                for column in spec.columns
+                for column in declared
             )
-        entry = self._control.entry_of(name)
         last = self._last_columns.get(name)
         is_known = last is not None and last[0] is entry
         schema = self._schema(name, waits=not is_known)
@@ -106,6 +105,12 @@ class SessionObjects:
             return self._control.schema_of(tuple(name.split(".")), waits=waits)
         except SqlwinError:
             return ()
+
+
+def declared_columns(entry: object) -> Sequence[TableColumn]:
+    """Return the columns of a definition in the catalog, none if a type is not declared."""
+    columns = entry.columns if isinstance(entry, TableSpec) else ()
+    return columns if all(column.type for column in columns) else ()
 
 
 def _column(name: str, sql_type: str, is_nullable: bool, comment: str = "") -> ServedColumn:

@@ -32,7 +32,7 @@ _NUMBERS = "tinyint smallint int integer bigint float double decimal string varc
 def combined(
     script: SqlScript,
     sets: Iterable[ParameterSet],
-    table_of: Callable[[str], TableSpec | None],
+    entry_of: Callable[[tuple[str, ...]], object],
 ) -> Iterator[tuple[SqlScript, ParameterSet]]:
     """Yield statements with values that have the effect of a statement run once per set of values.
 
@@ -44,12 +44,12 @@ def combined(
     Args:
         script: One statement.
         sets: Values of its parameters.
-        table_of: Returns the definition of a session table, None for others.
+        entry_of: Returns the definition of a table or view of the session.
 
     Raises:
         SqlwinError: The statement cannot be parsed, or a set does not fit its parameters.
     """
-    row = _row_of(script, table_of)
+    row = _row_of(script, entry_of)
     if row is None:
         yield from ((script, values) for values in sets)
         return
@@ -121,7 +121,7 @@ class _Row:
         return "".join([*pieces, self.part.text[at:]])
 
 
-def _row_of(script: SqlScript, table_of: Callable[[str], TableSpec | None]) -> _Row | None:
+def _row_of(script: SqlScript, entry_of: Callable[[tuple[str, ...]], object]) -> _Row | None:
     """Return the row of an INSERT that may have many rows, None for other statements."""
     (part,) = script.statements
     tokens = list(part.tokens)
@@ -135,7 +135,8 @@ def _row_of(script: SqlScript, table_of: Callable[[str], TableSpec | None]) -> _
     statement = read_statement(bind_parameters(part, None))
     if not isinstance(statement, nodes.Insert) or statement.overwrite:
         return None
-    table = table_of(statement.name[-1]) if len(statement.name) == 1 else None
+    entry = entry_of(statement.name)
+    table = entry if isinstance(entry, TableSpec) else None
     if table is not None and table.primary_key:
         return None
     number_types = {
