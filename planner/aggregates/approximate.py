@@ -15,6 +15,7 @@ from planner.aggregates.recipes import call_of, with_filter
 from planner.nodes.aggregate_plans import AggregatePlan, Partial
 from planner.nodes.logical import AggregateCall
 from planner.sql.build import (
+    cast_as,
     column,
     conjunction,
     function_call,
@@ -84,7 +85,7 @@ def exact_percentile(call: AggregateCall, form: Percentile) -> AggregatePlan:
     percentage = form.percentage if form.percentage is not None else _number(call.args[1])
     if percentage is None or not 0 <= percentage <= 1:
         refuse(f"{call.text} can only be merged with a constant percentage from 0 to 1")
-    value = exp.Cast(this=call.args[0].copy(), to=exp.DataType.build("double"))
+    value = cast_as(call.args[0].copy(), "double")
     partial = Partial(f"{call.name}$values", call_of("COLLECT_LIST", call, value))
     output = Column(f"{call.name}$percentile", "double")
     percentile = ExactPercentile((partial.name,), output, percentage)
@@ -138,4 +139,4 @@ def register_of(value: exp.Expr, precision: int) -> exp.Expr:
     )
     rank = exp.Sub(this=literal(65), expression=function_call("LENGTH", function_call("BIN", rest)))
     code = exp.Add(this=function_call("SHIFTLEFT", register, literal(_RANK_BITS)), expression=rank)
-    return exp.Cast(this=exp.Paren(this=code), to=exp.DataType.build("int"))
+    return cast_as(exp.Paren(this=code), "int")

@@ -23,6 +23,8 @@ from planner.aggregates.texts import listagg
 from planner.nodes.aggregate_plans import AggregatePlan, Partial
 from planner.nodes.logical import AggregateCall
 from planner.sql.build import (
+    case_when,
+    cast_as,
     column,
     conjunction,
     function_call,
@@ -193,7 +195,7 @@ def _check_type(call: AggregateCall, has_accumulator: bool) -> None:
 
 
 def _double(value: exp.Expr) -> exp.Expr:
-    return exp.Cast(this=value.copy(), to=exp.DataType.build("double"))
+    return cast_as(value.copy(), "double")
 
 
 def _single(call: AggregateCall, form: Merged) -> AggregatePlan:
@@ -241,9 +243,9 @@ def _quotient(call: AggregateCall, total: str, count: str) -> _Quotient:
     is_enough = exp.GT(this=column(count), expression=literal(0))
     if is_day_interval(call.type):
         interval = from_microseconds(column(total), call.type)
-        return {"finish": _when(is_enough, exp.Div(this=interval, expression=column(count)))}
+        return {"finish": case_when(is_enough, exp.Div(this=interval, expression=column(count)))}
     divided = exp.Div(this=column(total), expression=column(count))
-    return {"finish": _when(is_enough, _double(divided))}
+    return {"finish": case_when(is_enough, _double(divided))}
 
 
 def _count_distinct(call: AggregateCall) -> AggregatePlan:
@@ -347,7 +349,7 @@ def _moments(call: AggregateCall, form: Spread) -> AggregatePlan:
     if form.is_root:
         variance = function_call("SQRT", variance)
     enough = exp.GT(this=column(names[0]), expression=literal(form.less))
-    return AggregatePlan(call, partials, (MergeMoments(names),), _when(enough, variance))
+    return AggregatePlan(call, partials, (MergeMoments(names),), case_when(enough, variance))
 
 
 def _pick(call: AggregateCall) -> AggregatePlan:
@@ -379,10 +381,6 @@ def pick_struct(call: AggregateCall) -> exp.Expr:
     if call.condition is not None:
         condition = exp.And(this=exp.Paren(this=call.condition.copy()), expression=condition)
     return with_filter(extreme, condition)
-
-
-def _when(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
-    return exp.Case(ifs=[exp.If(this=condition, true=value)])
 
 
 def _is_summable(type_: str) -> bool:

@@ -8,6 +8,8 @@ from planner.aggregates.recipes import with_filter
 from planner.nodes.aggregate_plans import AggregatePlan, Partial
 from planner.nodes.logical import AggregateCall
 from planner.sql.build import (
+    case_when,
+    cast_as,
     column,
     conjunction,
     function_call,
@@ -48,13 +50,13 @@ def texts_by_time(call: AggregateCall) -> exp.Expr:
     separator = call.args[1] if len(call.args) > 1 else literal("")
     has_rows = exp.GT(this=function_call("SIZE", rows), expression=literal(0))
     text = function_call("ARRAY_JOIN", texts, separator)
-    return exp.Case(ifs=[exp.If(this=has_rows, true=text)])
+    return case_when(has_rows, text)
 
 
 def _rows(call: AggregateCall) -> exp.Expr:
     """Return a list of times and texts of the aggregated rows."""
     assert call.order is not None
-    text = exp.Cast(this=call.args[0].copy(), to=exp.DataType.build("string", dialect="spark"))
+    text = cast_as(call.args[0].copy(), "string")
     row = named_struct(o=column(call.order), v=text)
     present = is_not_null(exp.Paren(this=call.args[0].copy()))
     condition = conjunction([present, call.condition])

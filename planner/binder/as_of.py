@@ -19,6 +19,7 @@ from sqlglot import exp
 from planner.aggregates.calls import aggregates_in
 from planner.catalog import Schema
 from planner.sql.build import (
+    MIRRORED,
     alias,
     column,
     conjunction,
@@ -45,7 +46,6 @@ _COMPARISONS = {
     True: {exp.LTE: True, exp.LT: False},
     False: {exp.GTE: True, exp.GT: False},
 }
-_MIRRORED = {exp.LTE: exp.GTE, exp.LT: exp.GT, exp.GTE: exp.LTE, exp.GT: exp.LT}
 _OUTER_JOINS = ("LEFT",)
 
 
@@ -210,13 +210,13 @@ def _sides_of(
 ) -> tuple[exp.Expr, exp.Expr, type[exp.Expr]] | None:
     """Return the right expression, the left one, and the comparison from right to left."""
     kind = type(condition)
-    if kind is not exp.EQ and kind not in _MIRRORED:
+    if kind not in MIRRORED:
         return None
     first, second = condition.this, condition.expression
     if _reads_only(first, right) and _reads_only(second, left, but=right):
         return first, second, kind
     if _reads_only(second, right) and _reads_only(first, left, but=right):
-        return second, first, _MIRRORED.get(kind, kind)
+        return second, first, MIRRORED[kind]
     return None
 
 

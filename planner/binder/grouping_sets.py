@@ -12,6 +12,7 @@ from sqlglot import exp
 from planner.aggregates.calls import canonical
 from planner.sql.build import (
     bare_column,
+    cast_as,
     column,
     function_call,
     is_number_literal,
@@ -221,7 +222,7 @@ def spell_out_grouping_ids(select: exp.Select, groupings: Groupings) -> None:
     for call in list(select.find_all(exp.Anonymous)):
         if call.name.upper() != "GROUPING_ID":
             continue
-        total: exp.Expr = exp.Cast(this=literal(0), to=exp.DataType.build("bigint"))
+        total: exp.Expr = cast_as(literal(0), "bigint")
         for arg in call.expressions or groupings.keys:
             bit = function_call("GROUPING", arg)
             total = exp.Add(
@@ -239,9 +240,9 @@ def grouping_bit(position: int, n_keys: int) -> exp.Expr:
     """Return GROUPING of the key at `position`, for a grouping id with `n_keys` bits."""
     shifted = function_call("SHIFTRIGHT", column(GROUPING_ID), literal(n_keys - 1 - position))
     bit = exp.Mod(this=shifted, expression=literal(2))
-    return exp.Cast(this=bit, to=exp.DataType.build("tinyint"))
+    return cast_as(bit, "tinyint")
 
 
 def never_grouped_away() -> exp.Expr:
     """Return GROUPING of a key that is in all groupings."""
-    return exp.Cast(this=literal(0), to=exp.DataType.build("tinyint"))
+    return cast_as(literal(0), "tinyint")

@@ -7,7 +7,7 @@ from math import inf
 
 from sqlglot import exp
 
-from planner.sql.build import is_number_literal
+from planner.sql.build import MIRRORED, is_number_literal
 
 # First and last rank, both inclusive; `inf` means unbounded
 _Range = tuple[float, float]
@@ -102,7 +102,7 @@ def _compare(condition: exp.Expr, name: str, source: str) -> _Ranks:
     kind: type[exp.Expr] = type(condition)
     if _is_rank(right, name, source):
         left, right = right, left
-        kind = _MIRRORED.get(kind, kind)
+        kind = MIRRORED.get(kind, kind)
     number = _integer(right)
     if number is None or not _is_rank(left, name, source):
         return _ANY
@@ -115,15 +115,6 @@ def _compare(condition: exp.Expr, name: str, source: str) -> _Ranks:
         exp.NEQ: _Ranks(_others(_within(number, number).ranges)),
     }
     return ranges[kind]
-
-
-# Comparison after swapping its sides
-_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.LT: exp.GT,
-    exp.LTE: exp.GTE,
-    exp.GT: exp.LT,
-    exp.GTE: exp.LTE,
-}
 
 
 def _is_rank(expr: exp.Expr, name: str, source: str) -> bool:

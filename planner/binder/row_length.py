@@ -15,10 +15,9 @@ from planner.aggregates.intervals import is_day_interval, to_microseconds
 from planner.binder.relations import Relations
 from planner.catalog import Schema, column_named
 from planner.nodes.logical import Filter, NamedExpr, Node, Project
-from planner.sql.build import alias, column, is_flat_type, literal, to_sql
+from planner.sql.build import alias, cast_as, column, is_flat_type, literal, to_sql
 from planner.sql.intervals import fold_interval
 from planner.sql.nodes import WindowFunctionCall, error_at, name_of_columns
-from planner.sql.render import SparkSql
 from runtime.errors import AnalysisError
 from runtime.shown_types import shown_type
 from runtime.spec.table import Column
@@ -88,7 +87,7 @@ def with_row_length(
     def convert(value: exp.Expr) -> exp.Expr:
         us = _constant_us(value, subject, sql)
         if us is not None:
-            return _bigint(literal(us))
+            return cast_as(literal(us), "bigint")
         if isinstance(value, exp.Mul):
             return _product(value, source.schema, subject, sql)
         if isinstance(value, exp.Column):
@@ -191,7 +190,7 @@ def _product(value: exp.Mul, schema: Schema, subject: str, sql: str) -> exp.Expr
     factors = _factors(value)
     assert factors is not None, "row_length has checked it"
     number, interval = factors
-    us = _bigint(literal(_constant_us(interval, subject, sql) or 0))
+    us = cast_as(literal(_constant_us(interval, subject, sql) or 0), "bigint")
     type_ = _type_of(number, schema)
     if type_ is not None and not (is_flat_type(type_) and _is_number(type_)):
         raise error_at(
@@ -203,7 +202,7 @@ def _product(value: exp.Mul, schema: Schema, subject: str, sql: str) -> exp.Expr
     product = exp.Mul(this=exp.Paren(this=number.copy()), expression=us)
     if type_ in _INTEGERS:
         return product
-    return _bigint(exp.Round(this=product))
+    return cast_as(exp.Round(this=product), "bigint")
 
 
 def _of_column(value: exp.Column, schema: Schema, subject: str, sql: str) -> exp.Expr:
@@ -228,7 +227,3 @@ def _type_of(value: exp.Expr, schema: Schema) -> str | None:
 
 def _is_number(type_: str) -> bool:
     return type_ in (*_INTEGERS, "float", "double") or type_.startswith("decimal")
-
-
-def _bigint(value: exp.Expr) -> exp.Expr:
-    return exp.Cast(this=value, to=exp.DataType.build("bigint", dialect=SparkSql))

@@ -16,7 +16,7 @@ from planner.nodes.logical import (
     WindowTableFunction,
     columns_of,
 )
-from planner.sql.build import alias, column, is_timestamp, to_sql
+from planner.sql.build import alias, cast_as, column, is_timestamp, to_sql
 from planner.sql.intervals import fold_interval, is_in_weeks
 from planner.sql.nodes import WINDOW_COLUMNS, WindowFunctionCall, error_at, position_of, span_of
 from planner.sql.render import SparkSql
@@ -239,9 +239,8 @@ def date_as_midnight(source: Node, date: Column) -> tuple[Node, Column]:
     """Return the data with a DATE column as the TIMESTAMP of its midnight, and that column."""
     time = replace(date, type="timestamp_ntz")
     schema = tuple(time if col == date else col for col in source.schema)
-    to = exp.DataType.build("TIMESTAMP_NTZ", dialect=SparkSql)
     items = tuple(
-        NamedExpr(c.name, exp.Cast(this=column(c.name), to=to) if c == time else column(c.name))
+        NamedExpr(c.name, cast_as(column(c.name), c.type) if c == time else column(c.name))
         for c in schema
     )
     return Project(schema, source, items), time
@@ -258,7 +257,7 @@ def with_date(node: WindowTableFunction, date: str | None) -> Node:
         return node
     schema = tuple(replace(c, type="date") if c.name == date else c for c in node.schema)
     items = tuple(
-        NamedExpr(c.name, cast_to_date(column(c.name)) if c.name == date else column(c.name))
+        NamedExpr(c.name, cast_as(column(c.name), "date") if c.name == date else column(c.name))
         for c in schema
     )
     return Project(schema, node, items)
@@ -288,19 +287,14 @@ def reading_date(select: exp.Select, date: str) -> exp.Select:
         new = part
         for read in reads:
             if read is part:
-                new = cast_to_date(read.copy())
+                new = cast_as(read.copy(), "date")
             else:
-                read.replace(cast_to_date(read.copy()))
+                read.replace(cast_as(read.copy(), "date"))
         if part.arg_key == "expressions" and not isinstance(part, exp.Alias):
             new = alias(new, name)  # keep the output name
         if new is not part:
             part.replace(new)
     return select
-
-
-def cast_to_date(time: exp.Expr) -> exp.Expr:
-    """Build `CAST(time AS DATE)`."""
-    return exp.Cast(this=time, to=exp.DataType.build("date"))
 
 
 def partition_by_columns(function: WindowFunctionCall, schema: Schema, sql: str) -> tuple[str, ...]:

@@ -58,7 +58,17 @@ from planner.nodes.logical import (
 )
 from planner.nodes.physical import GlobalWindowAggregate, OnePhaseWindowAggregate
 from planner.nodes.sql_words import sql_words
-from planner.sql.build import alias, bare_column, column, conjunction, identifier, relation, to_sql
+from planner.sql.build import (
+    alias,
+    bare_column,
+    cast_as,
+    column,
+    conjunction,
+    identifier,
+    last_time_before,
+    relation,
+    to_sql,
+)
 from planner.sql.names import gather_ctes
 from planner.sql.parts import lateral_queries
 from planner.streams.ranked_rows import rank_order, ranking
@@ -457,8 +467,4 @@ def window_column(key: WindowKey, time_type: str) -> exp.Expr:
         return column(START)
     if key.role == "end":
         return column(END)
-    last_ms = exp.Sub(
-        this=column(END),
-        expression=exp.Interval(this=exp.Literal.string("0.001"), unit=exp.var("SECOND")),
-    )
-    return exp.Cast(this=last_ms, to=exp.Var(this=time_type))
+    return cast_as(last_time_before(END), time_type)

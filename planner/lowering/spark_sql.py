@@ -13,8 +13,16 @@ from planner.nodes.logical import (
     WindowRank,
     WindowRows,
 )
-from planner.sql.build import alias, column, conjunction, function_call, identifier, literal
-from planner.sql.render import SparkSql
+from planner.sql.build import (
+    alias,
+    case_when,
+    cast_as,
+    column,
+    conjunction,
+    function_call,
+    identifier,
+    literal,
+)
 from planner.streams.ranked_rows import ranking
 
 _JOINS = {
@@ -62,12 +70,9 @@ def expand_query(node: Expand, source: exp.Subquery, control: Sequence[str] = ()
 
 def _array_of_ids(node: Expand) -> exp.Expr:
     if sorted(node.ids) == list(range(len(node.ids))):  # a CUBE may have thousands
-        return function_call("SEQUENCE", _bigint(0), _bigint(len(node.ids) - 1))
-    return function_call("ARRAY", *map(_bigint, node.ids))
-
-
-def _bigint(value: int) -> exp.Expr:
-    return exp.Cast(this=literal(value), to=exp.DataType.build("bigint", dialect=SparkSql))
+        bounds = (0, len(node.ids) - 1)
+        return function_call("SEQUENCE", *(cast_as(literal(bound), "bigint") for bound in bounds))
+    return function_call("ARRAY", *(cast_as(literal(id_), "bigint") for id_ in node.ids))
 
 
 def _grouping_key(position: int, node: Expand) -> exp.Expr:
@@ -78,22 +83,20 @@ def _grouping_key(position: int, node: Expand) -> exp.Expr:
         return key.expr
     if not n_kept:
         type_ = next(c.type for c in node.schema if c.name == key.name)
-        return exp.Cast(this=exp.Null(), to=exp.Var(this=type_))
+        return cast_as(exp.Null(), type_)
     mask = literal(1 << (len(node.keys) - 1 - position))
     bit = exp.BitwiseAnd(this=column(node.id_column), expression=mask)
     is_kept = exp.EQ(this=exp.Paren(this=bit), expression=literal(0))
-    return exp.Case(ifs=[exp.If(this=is_kept, true=key.expr.copy())])
+    return case_when(is_kept, key.expr.copy())
 
 
 def repeat_rows(rows: exp.Query, node: WindowRows, control: Sequence[str] = ()) -> exp.Select:
     """Repeat each row as often as its count. Rows without a count occur once."""
     copies = column(node.copies)
     several = exp.GT(this=copies, expression=literal(1))
-    times = exp.Cast(this=copies.copy(), to=exp.DataType.build("int"))
+    times = cast_as(copies.copy(), "int")
     array = exp.Anonymous(this="ARRAY_REPEAT", expressions=[literal(0), times])
-    one_each = exp.Anonymous(
-        this="EXPLODE_OUTER", expressions=[exp.Case(ifs=[exp.If(this=several, true=array)])]
-    )
+    one_each = exp.Anonymous(this="EXPLODE_OUTER", expressions=[case_when(several, array)])
     items: list[exp.Expr] = [column(name) for name in (*(c.name for c in node.schema), *control)]
     repeated = select_from(rows, *items, alias(one_each, "$copy"))
     return select_from(repeated, *(item.copy() for item in items))

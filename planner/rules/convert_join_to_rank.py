@@ -18,7 +18,7 @@ from planner.nodes.logical import (
 )
 from planner.nodes.properties import selection_below
 from planner.optimizer import Options
-from planner.sql.build import bare_column, column, conjuncts
+from planner.sql.build import MIRRORED, bare_column, column, conjuncts
 from planner.streams.tables import streams_of
 from runtime.refusal import Refusal
 from runtime.spec.table import Column
@@ -28,11 +28,6 @@ _RANK = "$rank"
 _PASSES: dict[str, tuple[type[exp.Expr], ...]] = {
     "MAX": (exp.GTE, exp.EQ),
     "MIN": (exp.LTE, exp.EQ),
-}
-_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.GTE: exp.LTE,
-    exp.LTE: exp.GTE,
-    exp.EQ: exp.EQ,
 }
 
 
@@ -171,14 +166,14 @@ def _comparison(node: WindowJoin) -> tuple[str, str, type[exp.Expr]] | None:
     if node.condition is None:
         return (*node.keys[0], exp.EQ) if len(node.keys) == 1 else None
     parts = list(conjuncts(node.condition))
-    if node.keys or len(parts) != 1 or type(parts[0]) not in _MIRRORED:
+    if node.keys or len(parts) != 1 or type(parts[0]) not in MIRRORED:
         return None
     kind = type(parts[0])
     first, second = bare_column(parts[0].this), bare_column(parts[0].expression)
     if first is None or second is None:
         return None
     if _spelling(node.left, first) is None:
-        first, second, kind = second, first, _MIRRORED[kind]
+        first, second, kind = second, first, MIRRORED[kind]
     left, right = _spelling(node.left, first), _spelling(node.right, second)
     return None if left is None or right is None else (left, right, kind)
 

@@ -40,6 +40,7 @@ from planner.sql.build import (
     has_only,
     is_flat_type,
     is_whole_star,
+    last_time_before,
     to_sql,
 )
 from planner.sql.parts import GENERATORS, PLAIN_SELECT, lone_source
@@ -213,9 +214,8 @@ def _filled(node: GapFill, keys: tuple[str, ...], calls: tuple[AggregateCall, ..
         calls: Calls that return the other columns.
     """
     filling = node.filling
-    last_ms = exp.Interval(this=exp.Literal.string("0.001"), unit=exp.var("SECOND"))
     items = [NamedExpr(c.name, column(c.name)) for c in node.input.schema]
-    items.append(NamedExpr(_TIME, exp.Sub(this=column(filling.end), expression=last_ms)))
+    items.append(NamedExpr(_TIME, last_time_before(filling.end)))
     time = Column(_TIME, "timestamp_ntz", False)
     timed = Project((*node.input.schema, time), node.input, tuple(items))
     roles = {filling.start: "start", filling.end: "end"}

@@ -23,7 +23,7 @@ from planner.nodes.logical import (
 from planner.nodes.physical import OnePhaseWindowAggregate, StreamVersionJoin
 from planner.nodes.windows import window_properties
 from planner.optimizer import Options
-from planner.sql.build import column, function_call
+from planner.sql.build import column, function_call, last_time_before
 from planner.streams.tables import arrives_at_once
 from runtime.spec.table import Column
 
@@ -121,11 +121,11 @@ def join_versions_of_stream(node: Node, options: Options) -> Node | None:
     assert attached is not None, "rows wait in windows"
     windows = {VERSION_COLUMNS.start, VERSION_COLUMNS.end, VERSION_COLUMNS.time}
     rows = tuple(c for c in node.input.schema if c.name not in windows)
-    last_ms = exp.Interval(this=exp.Literal.string("0.001"), unit=exp.var("SECOND"))
-    at = exp.Sub(this=column(VERSION_COLUMNS.end), expression=last_ms)
     items = [NamedExpr(c.name, column(c.name)) for c in rows]
     time = Column(_AT, "timestamp_ntz", False)
-    timed = Project((*rows, time), node.input, (*items, NamedExpr(_AT, at)))
+    timed = Project(
+        (*rows, time), node.input, (*items, NamedExpr(_AT, last_time_before(VERSION_COLUMNS.end)))
+    )
     call = replace(
         read_call(function_call("COUNT", exp.Star()), _COPIES, node.versions.time), type="bigint"
     )

@@ -126,6 +126,15 @@ def union_all(queries: Sequence[exp.Query]) -> exp.Query:
     return first
 
 
+# Comparisons after swapping their sides
+MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.EQ: exp.EQ,
+}
+
 # Values that are not NULL, by type
 _PRESENT = {
     "binary": "X''",
@@ -155,8 +164,7 @@ def _value(type_: str, may_be_null: bool) -> exp.Expr:
         return exp.Var(this=_PRESENT[type_])
     is_number = type_.partition("(")[0] in _NUMBERS
     value = exp.Null() if may_be_null or not is_number else literal(0)
-    # Spark's spelling of the type, which sqlglot may not know
-    return exp.Cast(this=value, to=exp.Var(this=type_))
+    return cast_as(value, type_)
 
 
 def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
@@ -202,4 +210,22 @@ def bare_column(node: exp.Expr) -> str | None:
 
 def cast_as(value: exp.Expr, type_: str) -> exp.Expr:
     """Build CAST(value AS type)."""
-    return exp.Cast(this=value, to=exp.Var(this=type_))
+    # sqlglot may not know Spark's spelling of other types
+    is_known = is_flat_type(type_)
+    to = exp.DataType.build(type_, dialect=SparkSql) if is_known else exp.Var(this=type_)
+    return exp.Cast(this=value, to=to)
+
+
+def case_when(condition: exp.Expr, value: exp.Expr, default: exp.Expr | None = None) -> exp.Case:
+    """Build `CASE WHEN condition THEN value ELSE default END`."""
+    return exp.Case(ifs=[exp.If(this=condition, true=value)], default=default)
+
+
+def seconds(count: str) -> exp.Interval:
+    """Build `INTERVAL 'count' SECOND`."""
+    return exp.Interval(this=literal(count), unit=exp.var("SECOND"))
+
+
+def last_time_before(end: str) -> exp.Expr:
+    """Build the time of a window from the column with its end, a millisecond later."""
+    return exp.Sub(this=column(end), expression=seconds("0.001"))

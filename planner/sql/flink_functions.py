@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from planner.sql.build import function_call, literal, replace_call
+from planner.sql.build import case_when, cast_as, function_call, literal, replace_call
 from planner.sql.constants import constant_integer
 from planner.sql.json_functions.rewrite import json_string, rewrite_json_call, split_index
 from planner.sql.nodes import KeywordCall, error_at
@@ -177,8 +177,8 @@ def round_time(call: KeywordCall, type_: str, sql: str) -> None:
         same = exp.EQ(this=exp.Paren(this=value.copy()), expression=floor)
         next_ = function_call("TIMESTAMPADD", exp.Var(this=unit), literal(1), floor)
         if type_ == "date":
-            next_ = exp.Cast(this=next_, to=exp.DataType.build("date"))
-        new = exp.Case(ifs=[exp.If(this=same, true=floor.copy())], default=next_)
+            next_ = cast_as(next_, "date")
+        new = case_when(same, floor.copy(), next_)
     replace_call(call, new)
 
 
@@ -206,7 +206,7 @@ def _floor_date(value: exp.Expr, unit: str) -> exp.Expr:
 def _floor_wall_clock(value: exp.Expr, unit: str) -> exp.Expr:
     if unit in ("SECOND", "MINUTE", "HOUR", "DAY"):
         return floor_clock(value, unit)
-    date: exp.Expr = exp.Cast(this=value.copy(), to=exp.DataType.build("date"))
+    date: exp.Expr = cast_as(value.copy(), "date")
     return midnight_of(_floor_date(date, unit))
 
 

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from planner.sql.build import (
+    case_when,
+    cast_as,
     conjunction,
     function_call,
     is_not_null,
@@ -77,17 +79,9 @@ def _without_escapes(tree: exp.Expr) -> bool:
     return has_any
 
 
-def _case(condition: exp.Expr, value: exp.Expr, default: exp.Expr | None = None) -> exp.Case:
-    return exp.Case(ifs=[exp.If(this=condition, true=value)], default=default)
-
-
 def _parenthesize(value: exp.Expr) -> exp.Expr:
     is_plain = isinstance(value, exp.Column | exp.Literal | exp.Anonymous | exp.Paren)
     return value.copy() if is_plain else exp.Paren(this=value.copy())
-
-
-def _double(text: str) -> exp.Expr:
-    return exp.Cast(this=literal(text), to=exp.DataType.build("double"))
 
 
 # -- calls that are rewritten from their text -----------------------------------------------------
@@ -96,7 +90,7 @@ def _double(text: str) -> exp.Expr:
 def _greatest_or_least(call: exp.Anonymous) -> exp.Expr | None:
     """Return NULL if any argument is NULL."""
     condition = conjunction(is_not_null(_parenthesize(arg)) for arg in call.expressions)
-    return None if condition is None else _case(condition, call.copy())
+    return None if condition is None else case_when(condition, call.copy())
 
 
 def _regexp_extract(call: exp.Anonymous) -> exp.Expr | None:
@@ -105,7 +99,7 @@ def _regexp_extract(call: exp.Anonymous) -> exp.Expr | None:
         return None
     text, pattern, *group = call.expressions
     extract = function_call(call.name, text, pattern, *(group or [literal(0)]))
-    return _case(function_call("REGEXP_LIKE", text, pattern), extract)
+    return case_when(function_call("REGEXP_LIKE", text, pattern), extract)
 
 
 def _regexp_replace(call: exp.Anonymous) -> exp.Expr | None:
@@ -146,7 +140,7 @@ def _split(call: exp.Anonymous) -> exp.Expr | None:
     pattern: exp.Expr = function_call("CONCAT", literal("\\Q"), delimiter, literal("\\E"))
     if not (isinstance(delimiter, exp.Literal) and delimiter.name):
         is_empty = exp.EQ(this=_parenthesize(delimiter), expression=literal(""))
-        pattern = _case(is_empty, literal(""), pattern)
+        pattern = case_when(is_empty, literal(""), pattern)
     return function_call(call.name, text, pattern)
 
 
@@ -154,7 +148,7 @@ def _elt(call: exp.Anonymous) -> exp.Expr | None:
     """Return NULL beyond the last argument."""
     index, *values = call.expressions
     between = exp.Between(this=_parenthesize(index), low=literal(1), high=literal(len(values)))
-    return _case(between, call.copy())
+    return case_when(between, call.copy())
 
 
 def _pad(call: exp.Anonymous) -> exp.Expr | None:
@@ -168,7 +162,7 @@ def _pad(call: exp.Anonymous) -> exp.Expr | None:
     if not (isinstance(pad, exp.Literal) and pad.name):
         parts.append(exp.NEQ(this=_parenthesize(pad), expression=literal("")))
     condition = conjunction(parts)
-    return None if condition is None else _case(condition, call.copy())
+    return None if condition is None else case_when(condition, call.copy())
 
 
 def _logarithm(call: exp.Anonymous) -> exp.Expr | None:
@@ -181,8 +175,8 @@ def _logarithm(call: exp.Anonymous) -> exp.Expr | None:
     below = exp.LT(this=_parenthesize(value), expression=literal(0))
     zero = exp.EQ(this=_parenthesize(value), expression=literal(0))
     ifs = [
-        exp.If(this=below, true=_double("NaN")),
-        exp.If(this=zero, true=_double("-Infinity")),
+        exp.If(this=below, true=cast_as(literal("NaN"), "double")),
+        exp.If(this=zero, true=cast_as(literal("-Infinity"), "double")),
     ]
     return exp.Case(ifs=ifs, default=call.copy())
 
@@ -195,7 +189,7 @@ def _initcap(call: exp.Anonymous) -> exp.Expr | None:
     first = function_call("UPPER", function_call("LEFT", word, literal(1)))
     rest = function_call("LOWER", function_call("SUBSTRING", word, literal(2)))
     is_word = function_call("REGEXP_LIKE", word, literal("^[0-9A-Za-z]"))
-    spelt = _case(is_word, function_call("CONCAT", first, rest), word.copy())
+    spelt = case_when(is_word, function_call("CONCAT", first, rest), word.copy())
     pattern = literal("[0-9A-Za-z]+|[^0-9A-Za-z]+")
     words = function_call("REGEXP_EXTRACT_ALL", call.expressions[0], pattern, literal(0))
     return function_call(
@@ -263,7 +257,7 @@ def _array_agg(call: exp.Anonymous) -> exp.Expr | None:
     field = exp.Dot(this=exp.Column(this=_element()), expression=exp.to_identifier("v"))
     values = function_call("TRANSFORM", collected, _lambda(field))
     has_rows = exp.GT(this=function_call("SIZE", collected), expression=literal(0))
-    return _case(has_rows, values)
+    return case_when(has_rows, values)
 
 
 def _with_wrappers(call: exp.Expr) -> exp.Expr:
@@ -285,10 +279,9 @@ def _unix_timestamp(call: exp.Anonymous) -> exp.Expr | None:
         to=exp.DataType(this=exp.DType.TIMESTAMPLTZ),
         safe=True,
     )
-    bigint = exp.DataType.build("bigint")
-    least = exp.Cast(this=literal(str(-(2**63))), to=bigint)
-    no_time = _case(is_not_null(_parenthesize(text)), least)
-    return function_call("COALESCE", exp.Cast(this=seconds, to=bigint.copy()), no_time)
+    least = cast_as(literal(str(-(2**63))), "bigint")
+    no_time = case_when(is_not_null(_parenthesize(text)), least)
+    return function_call("COALESCE", cast_as(seconds, "bigint"), no_time)
 
 
 def _first_or_last(call: exp.Anonymous) -> exp.Expr | None:
@@ -338,9 +331,9 @@ def _keyword_call(call: KeywordCall) -> exp.Expr | None:
     if name == "EXTRACT" and args[0].name.upper() in ("SECOND", "SECONDS"):
         # whole seconds
         second = function_call("SECOND", args[1])
-        return exp.Cast(this=second, to=exp.DataType.build("bigint"))
+        return cast_as(second, "bigint")
     if name == "OVERLAY" and len(args) >= 3:
         length = function_call("CHAR_LENGTH", args[0])
         inside = exp.Between(this=_parenthesize(args[2]), low=literal(1), high=length)
-        return _case(inside, call.copy(), args[0].copy())
+        return case_when(inside, call.copy(), args[0].copy())
     return None

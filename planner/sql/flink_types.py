@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
-from planner.sql.build import function_call, literal, replace_call, to_sql
+from planner.sql.build import case_when, cast_as, function_call, literal, replace_call, to_sql
 from planner.sql.flink_meanings import LENGTH
 from planner.sql.nodes import error_at
 from planner.sql.render import RAW, SparkSql
@@ -111,21 +111,19 @@ def _division(node: exp.Div, types: _Types, sql: str) -> exp.Expr | None:
     if all(kind in _INTEGERS for kind in kinds):
         widest = max(kinds, key=_INTEGERS.index)
         quotient = exp.IntDiv(this=_operand(left), expression=_operand(right))
-        return exp.Cast(this=quotient, to=exp.DataType.build(widest))
+        return cast_as(quotient, widest)
     if not any(kind in _FLOATS for kind in kinds):
         return None
     if isinstance(right, exp.Literal) and right.name.strip("0."):
         divided: exp.Expr = node.copy()
     else:
         # IEEE's Infinity and NaN, where Spark raises an error.
-        infinity = exp.Cast(this=literal("Infinity"), to=exp.DataType.build("double"))
-        endless = exp.Mul(
-            this=exp.Cast(this=left.copy(), to=exp.DataType.build("double")), expression=infinity
-        )
+        infinity = cast_as(literal("Infinity"), "double")
+        endless = exp.Mul(this=cast_as(left.copy(), "double"), expression=infinity)
         is_zero = exp.EQ(this=_operand(right), expression=literal(0))
-        divided = exp.Case(ifs=[exp.If(this=is_zero, true=endless)], default=node.copy())
+        divided = case_when(is_zero, endless, node.copy())
     if "double" not in kinds:
-        return exp.Cast(this=divided, to=exp.DataType.build("float"))
+        return cast_as(divided, "float")
     return None if divided == node else divided
 
 
@@ -187,13 +185,12 @@ def _call(node: exp.Anonymous, name: str, types: _Types, sql: str) -> exp.Expr |
             raise _spread_error(node, name, item, sql)
         return None
     if name in ("FLOOR", "CEIL", "CEILING") and (kind := types.of(value)) in _FLOATS:
-        type_ = exp.DataType.build(kind)
         absolute = function_call("ABS", value)
         small = exp.LT(this=absolute, expression=literal(_ALL_WHOLE))
-        rounded = exp.Cast(this=node.copy(), to=type_)
-        return exp.Case(ifs=[exp.If(this=small, true=rounded)], default=value.copy())
+        rounded = cast_as(node.copy(), kind)
+        return case_when(small, rounded, value.copy())
     if name == "SIGN" and (kind := types.of(value)) and kind != "double":
-        return exp.Cast(this=node.copy(), to=exp.DataType.build(kind))
+        return cast_as(node.copy(), kind)
     if name == "TYPEOF":
         message = "TYPEOF returns other type names in Flink (sqlwin.strict-flink is on)"
         raise error_at(sql, message, node, hint="remove it, or SET 'sqlwin.strict-flink' = 'false'")
@@ -215,7 +212,7 @@ def _average(node: exp.Anonymous, kind: str) -> exp.Expr | None:
         total, count = (_like(node, name) for name in ("SUM", "COUNT"))
         divisor = function_call("NULLIF", count, literal(0))
         quotient = exp.IntDiv(this=total, expression=divisor)
-        return exp.Cast(this=quotient, to=exp.DataType.build(kind))
+        return cast_as(quotient, kind)
     if not kind.startswith("decimal("):
         return None
     precision, scale = (int(digits) for digits in kind[len("decimal(") : -1].split(","))
@@ -224,10 +221,8 @@ def _average(node: exp.Anonymous, kind: str) -> exp.Expr | None:
         inner = next(call for call in average.find_all(exp.Anonymous) if call.name == "AVG")
         argument = inner.expressions[0]
         item = argument.expressions[0] if isinstance(argument, exp.Distinct) else argument
-        wider = exp.DataType.build(f"decimal({min(precision + 2, _WIDEST)}, 2)")
-        item.replace(exp.Cast(this=item.copy(), to=wider))
-    type_ = exp.DataType.build(f"decimal({_WIDEST}, {max(6, scale)})")
-    return exp.Cast(this=average, to=type_)
+        item.replace(cast_as(item.copy(), f"decimal({min(precision + 2, _WIDEST)}, 2)"))
+    return cast_as(average, f"decimal({_WIDEST}, {max(6, scale)})")
 
 
 def _with_wrappers(node: exp.Expr) -> exp.Expr:

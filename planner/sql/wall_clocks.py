@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from planner.sql.build import alias, function_call, literal, named_struct, to_sql
+from planner.sql.build import alias, cast_as, function_call, literal, named_struct, to_sql
 from planner.sql.constants import constant_text
 from planner.sql.nodes import KeywordCall
 
@@ -158,8 +158,8 @@ def _truncated(local: exp.Expr, unit: str) -> exp.Expr:
     if unit in _CLOCK_UNITS:
         return floor_clock(local, unit)
     if unit not in _DATE_UNITS:
-        return exp.Cast(this=exp.Null(), to=exp.Var(this="TIMESTAMP_NTZ"))
-    date = exp.Cast(this=local.copy(), to=exp.DataType.build("date"))
+        return cast_as(exp.Null(), "TIMESTAMP_NTZ")
+    date = cast_as(local.copy(), "date")
     return midnight_of(function_call("TRUNC", date, literal(_DATE_UNITS[unit])))
 
 
@@ -183,8 +183,8 @@ def _date_format(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
         return None
     # Only Spark's JSON and CSV functions format a wall-clock time unchanged. They are slow and only
     # needed for times that a clock change skips.
-    instant = exp.Cast(this=local.copy(), to=exp.Var(this="TIMESTAMP_LTZ"))
-    again = exp.Cast(this=instant, to=exp.Var(this="TIMESTAMP_NTZ"))
+    instant = cast_as(local.copy(), "TIMESTAMP_LTZ")
+    again = cast_as(instant, "TIMESTAMP_NTZ")
     if text is None:
         skipped = function_call("RAISE_ERROR", literal(_SKIPPED))
     else:
@@ -279,7 +279,7 @@ def _to_wall_clock(value: exp.Expr, type_: str | None) -> exp.Expr | None:
 
 def midnight_of(date: exp.Expr) -> exp.Expr:
     """Return midnight of a DATE as a TIMESTAMP without a zone."""
-    return exp.Cast(this=date, to=exp.Var(this="TIMESTAMP_NTZ"))
+    return cast_as(date, "TIMESTAMP_NTZ")
 
 
 def floor_clock(value: exp.Expr, unit: str) -> exp.Expr:
@@ -292,7 +292,7 @@ def floor_clock(value: exp.Expr, unit: str) -> exp.Expr:
     if unit == "MICROSECOND":
         return value.copy()
     if unit in ("DAY", "DD"):
-        return midnight_of(exp.Cast(this=value.copy(), to=exp.DataType.build("date")))
+        return midnight_of(cast_as(value.copy(), "date"))
     second: exp.Expr = KeywordCall(
         this="EXTRACT", expressions=[exp.Var(this="SECOND"), value.copy()], words=["", "FROM"]
     )

@@ -14,13 +14,11 @@ from planner.sql.build import (
     alias,
     cast_as,
     column,
-    is_flat_type,
     relation,
     select_all_from,
     union_all,
 )
 from planner.sql.nodes import error_at
-from planner.sql.render import SparkSql
 from planner.streams.tables import streams_of
 from runtime.shown_types import shown_type
 from runtime.spec.filling import GapFilling
@@ -143,19 +141,12 @@ def with_declared_keys(
         types = {c.name: c.type for c in node.schema}
         for key, own in zip(filling.keys, declared.schema, strict=True):
             value = column(own.name)
-            values[key] = value if own.type == types[key] else flat_cast(value, types[key])
+            values[key] = value if own.type == types[key] else cast_as(value, types[key])
     elif filling.keys or not has_bounds or streams_of(node, relations.catalog):
         return node
-    items = [alias(values.get(c.name, flat_cast(exp.Null(), c.type)), c.name) for c in node.schema]
+    items = [alias(values.get(c.name, cast_as(exp.Null(), c.type)), c.name) for c in node.schema]
     every = select_all_from(relation(relations.placeholder(node)))
     added = exp.Select(expressions=items)
     if declared is not None:
         added = relations.select(items, declared)
     return relations.sql_query(union_all([every, added]), scope, node.schema)
-
-
-def flat_cast(value: exp.Expr, type_: str) -> exp.Expr:
-    """Build a cast, if possible one that this process can compute."""
-    if not is_flat_type(type_):
-        return cast_as(value, type_)
-    return exp.Cast(this=value, to=exp.DataType.build(type_, dialect=SparkSql))

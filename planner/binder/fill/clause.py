@@ -19,7 +19,6 @@ from planner.aggregates.calls import aggregates_in, canonical
 from planner.binder.fill.bounds import (
     bounds_us,
     check_filled_types,
-    flat_cast,
     with_declared_keys,
 )
 from planner.binder.fill.on_stream import check_stream_fill
@@ -37,7 +36,9 @@ from planner.nodes.windows import identifies_window, window_properties
 from planner.sql.build import (
     alias,
     bare_column,
+    cast_as,
     column,
+    last_time_before,
     to_sql,
 )
 from planner.sql.nodes import FillClause, WindowFunctionCall, error_at, name_of_columns, span_of
@@ -277,9 +278,7 @@ class _FilledBlock:
         for place, part in enumerate(inner.schema):
             role = attached.role_of(part.name) if place < n_keys else None
             if role == "time":
-                last_ms = exp.Interval(this=exp.Literal.string("0.001"), unit=exp.var("SECOND"))
-                time = exp.Sub(this=column(end), expression=last_ms)
-                computed[part.name] = flat_cast(time, part.type)
+                computed[part.name] = cast_as(last_time_before(end), part.type)
             elif role is not None and bounds[role] != part.name:
                 computed[part.name] = column(bounds[role] or end)
             else:

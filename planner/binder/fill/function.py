@@ -16,7 +16,6 @@ from sqlglot import exp
 from planner.binder.fill.bounds import (
     bounds_us,
     check_filled_types,
-    flat_cast,
     with_declared_keys,
 )
 from planner.binder.fill.clause import FillOptions, is_of_instants
@@ -24,7 +23,6 @@ from planner.binder.fill.on_stream import check_stream_fill
 from planner.binder.fill.values import fillers_of
 from planner.binder.relations import Relations, Scope
 from planner.binder.window_function import (
-    cast_to_date,
     date_as_midnight,
     partition_by_columns,
     time_column,
@@ -42,7 +40,7 @@ from planner.nodes.logical import (
     columns_of,
 )
 from planner.nodes.windows import window_properties
-from planner.sql.build import column, function_call
+from planner.sql.build import cast_as, column, function_call, last_time_before, seconds
 from planner.sql.nodes import WindowFunctionCall, error_at, span_of
 from planner.streams.tables import streams_of
 from runtime.spec.filling import GapFilling
@@ -107,7 +105,7 @@ def bind_gap_fill(
         source = _in_windows(source, time, step, function)
         filled_time = function_call("COALESCE", column(time.name), _as_time(time.type))
         is_date = next(c.type for c in before if c.name == time.name) == "date"
-        computed = {time.name: cast_to_date(filled_time) if is_date else filled_time}
+        computed = {time.name: cast_as(filled_time, "date") if is_date else filled_time}
     items = function.args.get("fill")
     listed = [] if items is None else items.expressions
     declared = function.args.get("keys")
@@ -183,14 +181,12 @@ def _end_of(attached: AttachedWindow, role: str) -> exp.Expr | None:
         return exp.Add(this=last, expression=offset.copy())
     if attached.time is None:
         return None
-    last_ms = exp.Interval(this=exp.Literal.string("0.001"), unit=exp.var("SECOND"))
-    time = flat_cast(column(attached.time), "timestamp_ntz")
-    return exp.Add(this=time, expression=last_ms)
+    time = cast_as(column(attached.time), "timestamp_ntz")
+    return exp.Add(this=time, expression=seconds("0.001"))
 
 
 def _seconds(us: int) -> exp.Interval:
-    text = f"{us // 1_000_000}.{us % 1_000_000:06}"
-    return exp.Interval(this=exp.Literal.string(text), unit=exp.var("SECOND"))
+    return seconds(f"{us // 1_000_000}.{us % 1_000_000:06}")
 
 
 def _in_windows(source: Node, time: Column, step: Window, function: WindowFunctionCall) -> Node:
@@ -212,7 +208,7 @@ def _in_windows(source: Node, time: Column, step: Window, function: WindowFuncti
 
 def _as_time(type_: str) -> exp.Expr:
     start = column(_START)
-    return start if type_ == "timestamp_ntz" else flat_cast(start, type_)
+    return start if type_ == "timestamp_ntz" else cast_as(start, type_)
 
 
 def _other_bounds(attached: AttachedWindow, schema: Schema) -> dict[str, exp.Expr]:
@@ -225,10 +221,9 @@ def _other_bounds(attached: AttachedWindow, schema: Schema) -> dict[str, exp.Exp
         if name in (attached.start, end):
             continue
         if role == "time":
-            last_ms = exp.Interval(this=exp.Literal.string("0.001"), unit=exp.var("SECOND"))
-            time = exp.Sub(this=column(end), expression=last_ms)
+            time = last_time_before(end)
             computed[name] = function_call(
-                "COALESCE", column(name), flat_cast(exp.Paren(this=time), types[name])
+                "COALESCE", column(name), cast_as(exp.Paren(this=time), types[name])
             )
         else:
             bound = attached.start if role == "start" else end

@@ -9,9 +9,8 @@ from sqlglot import exp
 from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Schema
 from planner.scalars.types import TIMES, is_integer, is_numeric
-from planner.sql.build import is_flat_type, to_sql
+from planner.sql.build import cast_as, is_flat_type, to_sql
 from planner.sql.nodes import FillItem, error_at
-from planner.sql.render import SparkSql
 from runtime.errors import AnalysisError, nearest
 from runtime.refusal import tried
 from runtime.shown_types import shown_type
@@ -152,7 +151,7 @@ def constant_of(value: exp.Expr, type_: str, zone: str) -> Constant | None:
             return None
     elif not (is_text or is_typed):
         return None
-    target = exp.Cast(this=literal.copy(), to=exp.DataType.build(type_, dialect=SparkSql))
+    target = cast_as(literal.copy(), type_)
     made = tried(to_arrow_expression, target, (), zone)
     if not isinstance(made, Constant) or made.type != type_ or made.value is None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.catalog import Catalog, VersionedTable
-from planner.sql.build import column, function_call, identifier
+from planner.sql.build import case_when, column, function_call, identifier
 from planner.sql.nodes import TABLE_OPTIONS
 from planner.sql.table_options import name_with_options
 from runtime.spec.table import CHANGE_COLUMNS, IS_DELETED
@@ -56,4 +56,4 @@ def time_of_change(table: str, versioned: VersionedTable) -> exp.Expr:
         f"`{time}` METADATA FROM 'timestamp'"
     )
     error = function_call("RAISE_ERROR", exp.Literal.string(message))
-    return exp.Case(ifs=[exp.If(this=missing, true=error)], default=column(time))
+    return case_when(missing, error, column(time))

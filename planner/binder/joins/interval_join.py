@@ -40,7 +40,17 @@ from planner.nodes.logical import (
     WindowTableFunction,
 )
 from planner.nodes.windows import join_words
-from planner.sql.build import alias, column, conjunction, conjuncts, function_call, identifier
+from planner.sql.build import (
+    MIRRORED,
+    alias,
+    cast_as,
+    column,
+    conjunction,
+    conjuncts,
+    function_call,
+    identifier,
+    seconds,
+)
 from planner.sql.intervals import fold_interval
 from planner.sql.nodes import span_of
 from planner.streams.refusals import BATCH, StreamRefusal
@@ -69,14 +79,6 @@ _WORDS = JoinWords(
     "never ends",
     "compare the columns of the watermarks",
 )
-# Comparisons after swapping their sides
-_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.LT: exp.GT,
-    exp.LTE: exp.GTE,
-    exp.GT: exp.LT,
-    exp.GTE: exp.LTE,
-    exp.EQ: exp.EQ,
-}
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,7 @@ def _comparisons(part: exp.Expr) -> Iterator[exp.Expr]:
     if isinstance(inner, exp.Between) and not inner.args.get("symmetric"):
         yield exp.GTE(this=inner.this, expression=inner.args["low"])
         yield exp.LTE(this=inner.this, expression=inner.args["high"])
-    elif type(inner) in _MIRRORED:
+    elif type(inner) in MIRRORED:
         yield inner
 
 
@@ -283,7 +285,7 @@ def _bound(
     distance_us = second_us - first_us
     if first is left:
         return first_column, second_column, operator, distance_us
-    return second_column, first_column, _MIRRORED[operator], -distance_us
+    return second_column, first_column, MIRRORED[operator], -distance_us
 
 
 def _shifted_column(expr: exp.Expr) -> tuple[exp.Column, int] | None:
@@ -355,9 +357,9 @@ def _core_windows(
     if after_us or keeps_untimed:
         at: exp.Expr = column(time.name)
         if after_us:
-            at = _later(at, after_us)
+            at = exp.Add(this=at, expression=seconds(str(after_us // _SECOND_US)))
         if keeps_untimed:
-            untimed = exp.Cast(this=exp.Literal.string(UNTIMED), to=exp.DataType.build(time.type))
+            untimed = cast_as(exp.Literal.string(UNTIMED), time.type)
             at = function_call("COALESCE", at, untimed)
         shifted = Column(_SHIFTED, time.type, time.nullable and not keeps_untimed)
         items = [NamedExpr(c.name, column(c.name)) for c in node.schema]
@@ -394,12 +396,6 @@ def _rows_of(node: WindowTableFunction, side: Side, relations: Relations) -> exp
     items = [column(name) for name in (*(c.name for c in side.node.schema), COLUMNS.end)]
     rows = relations.select(items, node)
     return exp.Subquery(this=rows, alias=exp.TableAlias(this=identifier(side.name)))
-
-
-def _later(base: exp.Expr, length_us: int) -> exp.Expr:
-    """Return a time plus a length that is a whole number of seconds."""
-    seconds = exp.Literal.string(str(length_us // _SECOND_US))
-    return exp.Add(this=base, expression=exp.Interval(this=seconds, unit=exp.Var(this="SECOND")))
 
 
 # -- the select list -------------------------------------------------------------------------------

@@ -27,12 +27,12 @@ from planner.scalars.signatures import common
 from planner.scalars.types import is_integer
 from planner.sql.build import (
     alias,
+    case_when,
     cast_as,
     column,
     conjunction,
     conjuncts,
     identifier,
-    is_flat_type,
     star_leaves_out,
     to_sql,
     union_all,
@@ -333,12 +333,12 @@ def _versions(
         yield alias(exp.true() if is_version else exp.false(), _IS_VERSION)
         for key, own, value in zip(key_columns, keys, own_keys, strict=True):
             is_typed = own.types[is_version] == key.type
-            yield alias(value if is_typed else _typed(value, key.type), key.name)
+            yield alias(value if is_typed else cast_as(value, key.type), key.name)
         for c in left_columns:
-            nothing = _typed(exp.Null(), c.type)
+            nothing = cast_as(exp.Null(), c.type)
             yield alias(nothing if is_version else column(c.name), c.name)
         for c in right_columns:
-            nothing = _typed(exp.Null(), c.type)
+            nothing = cast_as(exp.Null(), c.type)
             yield alias(column(old_names[c.name]) if is_version else nothing, c.name)
 
     right_keys = [column(old_names[key.right]) for key in keys]
@@ -408,7 +408,7 @@ def _with_condition(
     for c in schema:
         value: exp.Expr = column(c.name)
         if not is_inner and may_be_other and c.name in right_names:
-            value = exp.Case(ifs=[exp.If(this=condition.copy(), true=value)])
+            value = case_when(condition.copy(), value)
         items.append(alias(value, c.name))
     where = exp.Where(this=condition) if is_inner else None
     return relations.sql_query(relations.select(items, node, where=where), {}, schema)
@@ -417,13 +417,6 @@ def _with_condition(
 def _is_deleted(sides: Sides, mark: _Mark) -> str | None:
     """Return the column that marks deletions among the versions. None if rows do not change."""
     return None if mark.of_changes is None else sides.right_names[IS_DELETED]
-
-
-def _typed(value: exp.Expr, type_: str) -> exp.Expr:
-    """Build CAST(value AS type)."""
-    if not is_flat_type(type_):
-        return cast_as(value, type_)
-    return exp.Cast(this=value, to=exp.DataType.build(type_, dialect="spark"))
 
 
 def _shown(key: exp.Expr) -> str:

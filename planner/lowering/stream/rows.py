@@ -45,6 +45,7 @@ from planner.nodes.physical import GlobalWindowAggregate
 from planner.nodes.windows import output_names
 from planner.sql.build import (
     alias,
+    case_when,
     cast_as,
     column,
     conjunction,
@@ -211,7 +212,7 @@ class OperatorRows:
                 if self._late is not None:
                     # A row is late once, not once per grouping set.
                     is_first = exp.EQ(this=column(node.id_column), expression=literal(node.ids[0]))
-                    once = exp.Case(ifs=[exp.If(this=is_first, true=column(LATE_ROW))])
+                    once = case_when(is_first, column(LATE_ROW))
                     expanded = expanded.select(alias(once, LATE_ROW), copy=False)
                 return expanded
             case Filter():

@@ -5,7 +5,15 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in
-from planner.sql.build import alias, cast_as, column, identifier, literal, star_leaves_out
+from planner.sql.build import (
+    alias,
+    case_when,
+    cast_as,
+    column,
+    identifier,
+    literal,
+    star_leaves_out,
+)
 from planner.sql.parts import GENERATORS
 from runtime.spec.stream import ALL_SOURCES, KEEP, LATE_ROW, SOURCE, WATERMARK
 
@@ -20,7 +28,7 @@ def with_source_number(select: exp.Select, number: exp.Expr) -> exp.Select:
     """
     end = literal(ALL_SOURCES)
     is_end = exp.EQ(this=column(SOURCE), expression=end)
-    source = exp.Case(ifs=[exp.If(this=is_end, true=end.copy())], default=number)
+    source = case_when(is_end, end.copy(), number)
     control = {KEEP: column(KEEP), SOURCE: source, WATERMARK: column(WATERMARK)}
     computed = {i.alias_or_name: i for i in select.expressions if i.alias_or_name in control}
     control[KEEP] = computed[KEEP].unalias()
@@ -59,7 +67,7 @@ def select_carried(
     changed = {KEEP: keep}
     if condition is not None and LATE_ROW in control:
         has_passed = exp.Or(this=exp.Not(this=column(KEEP)), expression=keep.expression.copy())
-        changed[LATE_ROW] = exp.Case(ifs=[exp.If(this=has_passed, true=column(LATE_ROW))])
+        changed[LATE_ROW] = case_when(has_passed, column(LATE_ROW))
     if len(items) == 1 and isinstance(items[0], exp.Star):
         if condition is not None:
             star = exp.Star(**{"except_": [identifier(name) for name in changed]})
@@ -79,7 +87,7 @@ def only_if_kept(expr: exp.Expr) -> exp.Expr:
     """Evaluate the expression only in kept rows."""
     if isinstance(expr.unnest(), exp.Column | exp.Literal):
         return expr
-    return exp.Case(ifs=[exp.If(this=column(KEEP), true=expr.copy())])
+    return case_when(column(KEEP), expr.copy())
 
 
 def guarded_items(query: exp.Select, names: tuple[str, ...] | None) -> list[exp.Expr] | None:

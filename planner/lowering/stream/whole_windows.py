@@ -38,6 +38,7 @@ from planner.scalars.types import is_integer
 from planner.sql.build import (
     alias,
     bare_column,
+    case_when,
     column,
     to_sql,
 )
@@ -201,7 +202,7 @@ class WholeWindowsLowering(OperatorLowering):
             plain = bare_column(ordered.this)
             name = plain or f"$rank_by{number}"
             if plain is None:
-                value = exp.Case(ifs=[exp.If(this=column(KEEP), true=ordered.this.copy())])
+                value = case_when(column(KEEP), ordered.this.copy())
                 items.append(alias(value, name))
             else:
                 check_flat(name, node.input.schema, "ORDER BY", span_of(ordered) or node.place)
@@ -257,9 +258,7 @@ class WholeWindowsLowering(OperatorLowering):
         select = self.select_all(step)
         if node.condition is None or condition is not None:
             return self._select(_columns(node.schema), select), source
-        holds = exp.Case(
-            ifs=[exp.If(this=column(KEEP), true=node.condition.copy())], default=exp.false()
-        )
+        holds = case_when(column(KEEP), node.condition.copy(), exp.false())
         keep = exp.Anonymous(this="COALESCE", expressions=[holds, exp.false()])
         return self._select(_columns(node.schema), select, keep), source
 

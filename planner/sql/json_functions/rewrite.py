@@ -13,7 +13,7 @@ from typing import TypeGuard
 
 from sqlglot import exp
 
-from planner.sql.build import function_call, is_not_null, literal
+from planner.sql.build import case_when, cast_as, function_call, is_not_null, literal
 from planner.sql.constants import constant_integer, constant_text
 from planner.sql.nodes import FlinkCall, KeywordCall, PlacedError, span_of
 from runtime.errors import AnalysisError
@@ -60,7 +60,7 @@ def json_string(value: exp.Expr) -> exp.Expr:
     text = function_call("TO_JSON", function_call("ARRAY", value), _with_nulls())
     length = exp.Sub(this=function_call("LENGTH", text), expression=literal(2))
     inner = function_call("SUBSTRING", text, literal(2), length)
-    return _case(is_not_null(_operand(value)), inner)
+    return case_when(is_not_null(_operand(value)), inner)
 
 
 def split_index(call: exp.Anonymous) -> exp.Expr | None:
@@ -131,7 +131,7 @@ def _json_value(call: KeywordCall) -> exp.Expr:
         result: exp.Expr = exp.Case(ifs=ifs, default=_coalesce(value, unreadable))
     else:
         result = _coalesce(value, missing)
-    return _case(is_not_null(_operand(text)), result)
+    return case_when(is_not_null(_operand(text)), result)
 
 
 def _json_exists(call: KeywordCall) -> exp.Expr:
@@ -147,11 +147,11 @@ def _json_exists(call: KeywordCall) -> exp.Expr:
         case "TRUE":
             otherwise: exp.Expr = exp.true()
         case "UNKNOWN":
-            otherwise = exp.Cast(this=exp.Null(), to=exp.DataType.build("boolean"))
+            otherwise = cast_as(exp.Null(), "boolean")
         case _:
             otherwise = _raise(call, "boolean")
     missing = exp.EQ(this=value, expression=exp.false())
-    return exp.Case(ifs=[exp.If(this=missing, true=otherwise)], default=value.copy())
+    return case_when(missing, otherwise, value.copy())
 
 
 def _json_query(call: KeywordCall) -> exp.Expr:
@@ -175,7 +175,7 @@ def _json_query(call: KeywordCall) -> exp.Expr:
             otherwise = literal("{}")
         case _:
             otherwise = _raise(call, "string")
-    return _case(is_not_null(_operand(text)), _coalesce(value, otherwise))
+    return case_when(is_not_null(_operand(text)), _coalesce(value, otherwise))
 
 
 def _is_object(value: exp.Expr) -> TypeGuard[KeywordCall]:
@@ -319,7 +319,7 @@ def _instead(
         return _raise(call, type_)
     if value is None or isinstance(value, exp.Null):
         return None
-    return exp.Cast(this=value.copy(), to=exp.DataType.build(type_, dialect="spark"))
+    return cast_as(value.copy(), type_)
 
 
 def _raise(call: KeywordCall, type_: str) -> exp.Expr:
@@ -328,15 +328,11 @@ def _raise(call: KeywordCall, type_: str) -> exp.Expr:
     if call.name.upper() == "JSON_EXISTS":
         message = f"JSON_EXISTS has no value at '{path}'"
     failure = function_call("RAISE_ERROR", literal(message))
-    return exp.Cast(this=failure, to=exp.DataType.build(type_, dialect="spark"))
+    return cast_as(failure, type_)
 
 
 def _coalesce(value: exp.Expr, otherwise: exp.Expr | None) -> exp.Expr:
     return value if otherwise is None else function_call("COALESCE", value, otherwise)
-
-
-def _case(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
-    return exp.Case(ifs=[exp.If(this=condition, true=value)])
 
 
 def _operand(value: exp.Expr) -> exp.Expr:
