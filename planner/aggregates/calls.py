@@ -10,7 +10,7 @@ from sqlglot import exp
 from planner.aggregates.functions import is_aggregate, is_text_list, pick_of, pick_struct
 from planner.aggregates.texts import texts_by_time
 from planner.catalog import Catalog
-from planner.nodes.logical import AggregateCall
+from planner.nodes.logical import COPIES, AggregateCall
 from planner.sql.build import alias, function_call, is_not_null, replace_call, to_sql
 from planner.sql.nodes import UserAggregateCall
 from runtime.spec.aggregates import name_with_filter
@@ -111,6 +111,12 @@ def canonical_hashes(expr: exp.Expr) -> dict[int, int]:
     hash(canonical)  # computes the hashes of all nodes below as well
     pairs = zip(expr.dfs(), canonical.dfs(), strict=True)
     return {id(node): hash(like.unnest()) for node, like in pairs}
+
+
+def count_of_copies(time_column: str) -> AggregateCall:
+    """Return the call that counts equal rows, as `COPIES`."""
+    call = read_call(function_call("COUNT", exp.Star()), COPIES, time_column)
+    return replace(call, type="bigint")
 
 
 def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:

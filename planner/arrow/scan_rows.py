@@ -23,7 +23,7 @@ from planner.sql.build import (
     to_sql,
 )
 from planner.sql.flink_functions import current_watermarks, is_current_time
-from planner.sql.parts import only_source
+from planner.sql.parts import bare_table, name_parts, only_source
 from runtime.plan.exchange import WindowProjection
 from runtime.refusal import Refusal, Refused, refuse, tried
 from runtime.shown_types import shown_type
@@ -137,9 +137,8 @@ def rows_of_scan(node: Node, catalog: Catalog, zone: str) -> RowsOfScan:
         if isinstance(relation, TableScan):
             return table_rows(tuple(relation.table.split(".")), relation.schema, catalog, zone)
         if isinstance(relation, exp.Table):
-            name = tuple(part.name for part in relation.parts)
-            plain = exp.Table(**{key: relation.args.get(key) for key in ("this", "db", "catalog")})
-            return table_rows(name, catalog.analyze(select_all_from(plain), {}), catalog, zone)
+            schema = catalog.analyze(select_all_from(bare_table(relation)), {})
+            return table_rows(name_parts(relation), schema, catalog, zone)
         return None
 
     return rows_above(node, source)

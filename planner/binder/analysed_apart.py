@@ -13,7 +13,7 @@ from sqlglot import exp
 from planner.binder.relations import Relations, Scope
 from planner.sql.build import relation, select_all_from
 from planner.sql.names import without_unused_ctes
-from planner.sql.parts import FROM_CLAUSES, lateral_queries, sources_of
+from planner.sql.parts import FROM_CLAUSES, lateral_queries, replace_relation, sources_of
 from runtime.errors import AnalysisError
 
 
@@ -56,7 +56,4 @@ def _replace(source: exp.Expr, relations: Relations, scope: Scope) -> None:
         name = source.alias_or_name
         if name:
             table.set("alias", exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
-        for key in FROM_CLAUSES:
-            if source.args.get(key):
-                table.set(key, source.args[key])
-        source.replace(table)
+        replace_relation(source, table)

@@ -56,7 +56,7 @@ from planner.nodes.logical import (
     WindowTableFunction,
 )
 from planner.nodes.windows import window_properties
-from planner.sql.build import alias, relation, select_all_from, to_sql
+from planner.sql.build import alias, relation, select_all_from
 from planner.sql.double_quotes import check_names, check_texts, has_double_quotes
 from planner.sql.flink_functions import rewrite_functions, round_time, time_rounding_calls
 from planner.sql.flink_meanings import rewrite_meanings
@@ -78,10 +78,11 @@ from planner.sql.nodes import (
     span_of,
 )
 from planner.sql.parts import (
-    FROM_CLAUSES,
+    name_parts,
     only_window_function,
     operands_alone,
     parts_below,
+    replace_relation,
     select_from_same,
     sources_of,
 )
@@ -477,7 +478,7 @@ class _Binder(Relations):
         with self._inside_view(name):
             lifted = self.lift(query, {})
         alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name))
-        _replace_relation(table, exp.Subquery(this=lifted, alias=alias))
+        replace_relation(table, exp.Subquery(this=lifted, alias=alias))
 
     def _show_to_spark(self, table: exp.Table, name: tuple[str, ...]) -> None:
         """Refer to a session table by its name in Spark."""
@@ -547,7 +548,7 @@ class _Binder(Relations):
         elif isinstance(function.args["data"], exp.Table):
             name = name_of_columns(function.args["data"])
             table.set("alias", exp.TableAlias(this=exp.to_identifier(name)))
-        _replace_relation(function, table)
+        replace_relation(function, table)
 
     def window_function(self, function: WindowFunctionCall, scope: Scope) -> Node:
         """Return the node of a window function, with the columns of its data."""
@@ -581,18 +582,5 @@ class _Binder(Relations):
             check_function(function, window, self.sql)
         source = self._data(function, scope)
         if window.row_length is not None:
-            source = with_row_length(function, "gap", window.row_length, source, self)
+            source = with_row_length(function, window.row_length, source, self)
         return window_node(function, window, source, self.sql, takes_date=not self.strict)
-
-
-def _replace_relation(old: exp.Expr, new: exp.Expr) -> None:
-    """Replace a relation in FROM, keeping its alias and joins."""
-    for key in FROM_CLAUSES:
-        if old.args.get(key):
-            new.set(key, old.args[key])
-    old.replace(new)
-
-
-def name_parts(table: exp.Table) -> tuple[str, ...]:
-    """Return the parts of a table's name."""
-    return tuple(part.name for part in table.parts) or (to_sql(table),)

@@ -14,7 +14,7 @@ from planner.aggregates.calls import aggregates_in
 from planner.aggregates.intervals import is_day_interval, to_microseconds
 from planner.binder.relations import Relations
 from planner.catalog import Schema, column_named
-from planner.nodes.logical import Filter, NamedExpr, Node, Project
+from planner.nodes.logical import Filter, Node, with_column
 from planner.sql.build import alias, cast_as, column, is_flat_type, literal, to_sql
 from planner.sql.intervals import fold_interval
 from planner.sql.nodes import WindowFunctionCall, error_at, name_of_columns
@@ -65,7 +65,6 @@ def row_length(expr: exp.Expr, subject: str, sql: str) -> RowLength | None:
 
 def with_row_length(
     function: WindowFunctionCall,
-    parameter: str,
     hidden: str,
     source: Node,
     relations: Relations,
@@ -74,7 +73,6 @@ def with_row_length(
 
     Args:
         function: The call.
-        parameter: Parameter with the interval, which `row_length` has accepted.
         hidden: Name of the column.
         source: Data of the call.
         relations: Relations of the query.
@@ -82,7 +80,7 @@ def with_row_length(
     Raises:
         AnalysisError: A column does not exist, or a value has the wrong type.
     """
-    subject, sql = f"the {parameter} of {function.kind}", relations.sql
+    subject, sql = f"the gap of {function.kind}", relations.sql
 
     def convert(value: exp.Expr) -> exp.Expr:
         us = _constant_us(value, subject, sql)
@@ -94,7 +92,7 @@ def with_row_length(
             return _of_column(value, source.schema, subject, sql)
         return value
 
-    length = _each_value(function.args[parameter].copy(), convert)
+    length = _each_value(function.args["gap"].copy(), convert)
     data = function.args["data"]
     rows = relations.select([alias(length, hidden)], source)
     if isinstance(data, exp.Table):
@@ -105,11 +103,9 @@ def with_row_length(
                 read.set("table", None)
     names = {table.name for table in rows.find_all(exp.Table)}
     relations.catalog.analyze(rows, dict.fromkeys(names, source.schema))
-    schema = (*source.schema, Column(hidden, "bigint"))
-    items = [NamedExpr(c.name, column(c.name)) for c in source.schema]
-    with_length = Project(schema, source, (*items, NamedExpr(hidden, length)))
+    with_length = with_column(source, Column(hidden, "bigint"), length)
     positive = exp.GT(this=column(hidden), expression=literal(0))
-    return Filter(schema, with_length, (positive,))
+    return Filter(with_length.schema, with_length, (positive,))
 
 
 def _each_value(expr: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:

@@ -15,6 +15,7 @@ from planner.nodes.logical import (
     WindowColumns,
     WindowTableFunction,
     columns_of,
+    in_windows,
 )
 from planner.sql.build import alias, cast_as, column, is_timestamp, to_sql
 from planner.sql.intervals import fold_interval, is_in_weeks
@@ -157,22 +158,8 @@ def window_node(
         source, columns, time = apply_column_names(function, source, time, hidden, sql)
         partition = tuple(source.schema[old.index(name)].name for name in partition)
     window = window.with_partition(partition)
-    added = (
-        Column(columns.start, "timestamp_ntz", False),
-        Column(columns.end, "timestamp_ntz", False),
-        Column(columns.time, time.type, False),
-    )
-    node = WindowTableFunction(
-        tuple(c for c in source.schema if c.name != window.row_length) + added,
-        source,
-        window,
-        time.name,
-        time.type,
-        columns,
-        place=span_of(function.this),
-        time_place=span_of(function.args["timecol"]),
-    )
-    return node, time.name if is_date else None
+    places = (span_of(function.this), span_of(function.args["timecol"]))
+    return in_windows(source, window, time, columns, *places), time.name if is_date else None
 
 
 def time_column(

@@ -25,6 +25,7 @@ from planner.materialized.form import expression_text, time_text
 from planner.materialized.windows import range_of_slices
 from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.logical import (
+    COPIES,
     Aggregate,
     AttachedWindow,
     Expand,
@@ -231,7 +232,7 @@ def _same_operator(node: Node, prefix: str) -> Operator:
             return operator(f"{prefix}VersionJoin", on=list(node.texts), select=names)
         case WindowRows():
             names = [column.name for column in node.schema]
-            return operator(f"{prefix}WindowRows", select=names, copies=node.copies)
+            return operator(f"{prefix}WindowRows", select=names, copies=COPIES)
         case WindowRank():
             return operator(
                 f"{prefix}WindowRank",

@@ -12,6 +12,7 @@ from planner.lowering.plan import Lowering
 from planner.lowering.relation import Relation
 from planner.nodes.logical import Expand
 from planner.sql.build import select_all_from
+from planner.sql.parts import bare_table, name_parts
 from planner.streams.delay import plain_delay_us
 from planner.streams.tables import stream_named
 from runtime.plan.rows import GivenRows, UnitedRows
@@ -64,11 +65,10 @@ class GivenTablesLowering(Lowering):
     def table(self, table: exp.Table) -> Relation:
         """Return the given rows of a stream."""
         stream = stream_named(table, self.catalog)
-        name = tuple(part.name for part in table.parts)
+        name = name_parts(table)
         if stream is None:
             refuse(f"Spark reads {'.'.join(name)}, which is not a stream")
-        plain = exp.Table(**{key: table.args.get(key) for key in ("this", "db", "catalog")})
-        schema = self.catalog.analyze(select_all_from(plain), {})
+        schema = self.catalog.analyze(select_all_from(bare_table(table)), {})
         time, delay_us, time_type = None, 0, ""
         if stream.watermark is not None:
             delay = plain_delay_us(stream.watermark, self.catalog)

@@ -39,6 +39,7 @@ from planner.lowering.target import Target, write_columns
 from planner.lowering.updated_windows import is_updated
 from planner.lowering.windows import WindowsLowering
 from planner.nodes.logical import (
+    COPIES,
     Aggregate,
     Expand,
     Filter,
@@ -64,13 +65,13 @@ from planner.sql.build import (
     cast_as,
     column,
     conjunction,
-    identifier,
     last_time_before,
     relation,
+    select_all_from,
     to_sql,
 )
 from planner.sql.names import gather_ctes
-from planner.sql.parts import lateral_queries
+from planner.sql.parts import lateral_queries, replace_table
 from planner.streams.ranked_rows import rank_order, ranking
 from runtime.plan.exchange import WindowProjection
 from runtime.plan.in_process import InProcessStep
@@ -291,14 +292,8 @@ class Lowering(WindowsLowering):
         relations = dict(node.relations)
         for table in list(query.find_all(exp.Table)):
             if table.name in relations and not table.db:
-                table_alias = table.args.get("alias") or exp.TableAlias(this=identifier(table.name))
-                inner = exp.Subquery(
-                    this=self._relation(query, relations[table.name]), alias=table_alias
-                )
-                for key in ("joins", "laterals", "pivots", "sample"):
-                    if table.args.get(key):
-                        inner.set(key, table.args[key])
-                table.replace(inner)
+                inner = self._relation(query, relations[table.name])
+                replace_table(table, exp.Subquery(this=inner))
         labels = self.labels.get(id(node), ())
         if len(labels) > 1 and query.args.get("where"):
             self._measure_where(query, labels[-1])
@@ -328,7 +323,7 @@ class Lowering(WindowsLowering):
         """Return `SELECT *` over a step."""
         name = f"__sqlwin_step_{len(self.steps)}__"
         self.steps[name] = step
-        return exp.Select(expressions=[exp.Star()], from_=exp.From(this=relation(name)))
+        return select_all_from(relation(name))
 
     def _expand_step(
         self, node: WindowTableFunction | OnePhaseWindowAggregate, names: tuple[str, str, str]
@@ -376,7 +371,7 @@ class Lowering(WindowsLowering):
 
     def _repeated_here(self, node: WindowRows) -> Relation:
         below = self.project(self.node(node.input), node.input.schema)
-        return self.relation_of(RepeatedRows(below, node.copies), node.schema)
+        return self.relation_of(RepeatedRows(below, COPIES), node.schema)
 
     def expansion_here(self, node: Expand) -> Relation:
         """Return rows once per grouping set."""

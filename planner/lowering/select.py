@@ -44,7 +44,7 @@ from planner.sql.build import (
     select_all_from,
     to_sql,
 )
-from planner.sql.parts import has_other_parts, operands, operands_alone
+from planner.sql.parts import bare_table, has_other_parts, name_parts, operands, operands_alone
 from planner.streams.ranked_rows import rank_order
 from runtime.plan.rows import (
     InlineRows,
@@ -147,11 +147,10 @@ class SelectLowering(RelationLowering, ABC):
 
     def table(self, table: exp.Table) -> Relation:
         """Return the rows of a table of the session."""
-        name = tuple(part.name for part in table.parts)
+        name = name_parts(table)
         if not self.catalog.is_read_in_process(name):
             refuse(f"Spark reads {'.'.join(name)}")
-        plain = exp.Table(**{key: table.args.get(key) for key in ("this", "db", "catalog")})
-        schema = self.catalog.analyze(select_all_from(plain), {})
+        schema = self.catalog.analyze(select_all_from(bare_table(table)), {})
         return Relation(None, table_rows(name, schema, self.catalog, self.zone))
 
     def _values(self, values: exp.Values) -> Relation:

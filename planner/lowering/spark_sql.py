@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from planner.nodes.logical import (
+    COPIES,
     Expand,
     WindowDeduplicate,
     WindowJoin,
@@ -92,7 +93,7 @@ def _grouping_key(position: int, node: Expand) -> exp.Expr:
 
 def repeat_rows(rows: exp.Query, node: WindowRows, control: Sequence[str] = ()) -> exp.Select:
     """Repeat each row as often as its count. Rows without a count occur once."""
-    copies = column(node.copies)
+    copies = column(COPIES)
     several = exp.GT(this=copies, expression=literal(1))
     times = cast_as(copies.copy(), "int")
     array = exp.Anonymous(this="ARRAY_REPEAT", expressions=[literal(0), times])

@@ -17,6 +17,7 @@ from planner.sql.build import column
 from planner.sql.nodes import TextSpan
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.filling import GapFilling, VersionJoining
+from runtime.spec.table import Column
 from runtime.windows import Window
 
 AnyNode = TypeVar("AnyNode", bound="Node")
@@ -164,6 +165,18 @@ def columns_of(node: Node, schema: Schema, names: Iterable[str] | None = None) -
     return Project(schema, node, tuple(NamedExpr(c.name, column(old)) for c, old in pairs))
 
 
+def plain_items(schema: Schema) -> tuple[NamedExpr, ...]:
+    """Return the columns as items that pass them on."""
+    return tuple(NamedExpr(c.name, column(c.name)) for c in schema)
+
+
+def with_column(node: Node, added: Column, value: exp.Expr) -> Project:
+    """Add a computed column to the columns of a node."""
+    return Project(
+        (*node.schema, added), node, (*plain_items(node.schema), NamedExpr(added.name, value))
+    )
+
+
 def below_choices(node: Node) -> tuple[Node, tuple[exp.Expr, ...]]:
     """Return the node below filters and column selections, and the filters."""
     conditions: tuple[exp.Expr, ...] = ()
@@ -229,6 +242,30 @@ class WindowTableFunction(WindowedNode):
     """Each row once per window it belongs to, with the window columns."""
 
     columns: WindowColumns
+
+
+def in_windows(
+    node: Node, window: Window, time: Column, columns: WindowColumns, *places: TextSpan | None
+) -> WindowTableFunction:
+    """Return the rows of a node in windows by its column `time`.
+
+    `places` are the source positions of the windows and of the time column.
+    """
+    added = (
+        Column(columns.start, "timestamp_ntz", False),
+        Column(columns.end, "timestamp_ntz", False),
+        Column(columns.time, time.type, False),
+    )
+    return WindowTableFunction(
+        (*(c for c in node.schema if c.name != window.row_length), *added),
+        node,
+        window,
+        time.name,
+        time.type,
+        columns,
+        place=places[0],
+        time_place=places[-1],
+    )
 
 
 @dataclass(frozen=True)
@@ -308,10 +345,17 @@ class WindowAggregate(WindowedNode):
 class WindowRows(UnaryNode):
     """Rows of windows of a stream, emitted when the windows close.
 
-    Yields each input row as often as its column `copies` says, without that column.
+    Yields each input row as often as its column `COPIES` says, without that column.
     """
 
-    copies: str
+
+# Number of equal rows
+COPIES = "$copies"
+
+
+def repeated(node: Node, place: TextSpan | None) -> WindowRows:
+    """Return the rows of a node as often as its column `COPIES` says."""
+    return WindowRows(tuple(c for c in node.schema if c.name != COPIES), node, place=place)
 
 
 def is_identified(window: Window, roles: Collection[str]) -> bool:

@@ -8,7 +8,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from planner.aggregates.calls import read_call
+from planner.aggregates.calls import count_of_copies
 from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.phases import SLICE_END, two_phases
 from planner.aggregates.shared_partials import share_partials
@@ -22,7 +22,9 @@ from planner.nodes.logical import (
     Project,
     SqlQuery,
     WindowKey,
-    WindowRows,
+    columns_of,
+    repeated,
+    with_column,
 )
 from planner.nodes.physical import (
     GlobalWindowAggregate,
@@ -51,7 +53,7 @@ from runtime.spec.expressions import Constant
 from runtime.spec.filling import FillConstant, GapFilling
 from runtime.spec.table import Column
 
-_TIME, _COPIES = "$time", "$copies"
+_TIME = "$time"
 _ONE_COPY = FillConstant(Constant(1, "bigint"))
 
 
@@ -124,13 +126,8 @@ def fill_gaps_of_stream(node: Node, options: Options) -> Node | Refusal | None:
     if _has_one_row(node.input, filling):
         return _filled(node, filling.keys, tuple(_only_value(value) for value in values))
     rows = tuple(c.name for c in node.schema if c.name not in bounds)
-    call = read_call(function_call("COUNT", exp.Star()), _COPIES, filling.end)
-    filled = _filled(node, rows, (replace(call, type="bigint"),))
-    schema = tuple(c for c in filled.schema if c.name != _COPIES)
-    copies = WindowRows(schema, filled, _COPIES, place=node.place)
-    return Project(
-        node.schema, copies, tuple(NamedExpr(c.name, column(c.name)) for c in node.schema)
-    )
+    filled = _filled(node, rows, (count_of_copies(filling.end),))
+    return columns_of(repeated(filled, node.place), node.schema)
 
 
 def _has_one_row(node: Node, filling: GapFilling) -> bool:
@@ -214,10 +211,8 @@ def _filled(node: GapFill, keys: tuple[str, ...], calls: tuple[AggregateCall, ..
         calls: Calls that return the other columns.
     """
     filling = node.filling
-    items = [NamedExpr(c.name, column(c.name)) for c in node.input.schema]
-    items.append(NamedExpr(_TIME, last_time_before(filling.end)))
     time = Column(_TIME, "timestamp_ntz", False)
-    timed = Project((*node.input.schema, time), node.input, tuple(items))
+    timed = with_column(node.input, time, last_time_before(filling.end))
     roles = {filling.start: "start", filling.end: "end"}
     window_keys = tuple(WindowKey(c.name, roles[c.name]) for c in node.schema if c.name in roles)
     names = {c.name for c in node.schema}

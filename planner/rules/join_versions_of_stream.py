@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
-from sqlglot import exp
-
-from planner.aggregates.calls import read_call
+from planner.aggregates.calls import count_of_copies
 from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.phases import two_phases
 from planner.aggregates.shared_partials import share_partials
 from planner.nodes.logical import (
+    COPIES,
     VERSION_COLUMNS,
     NamedExpr,
     Node,
     Project,
     VersionJoin,
     WindowKey,
-    WindowRows,
+    columns_of,
+    plain_items,
+    repeated,
 )
 from planner.nodes.physical import OnePhaseWindowAggregate, StreamVersionJoin
 from planner.nodes.windows import window_properties
 from planner.optimizer import Options
-from planner.sql.build import column, function_call, last_time_before
+from planner.sql.build import last_time_before
 from planner.streams.tables import arrives_at_once
 from runtime.spec.table import Column
 
-_AT, _COPIES = "$at", "$copies"
+_AT = "$at"
 
 
 def join_versions_of_stream(node: Node, options: Options) -> Node | None:
@@ -121,22 +121,24 @@ def join_versions_of_stream(node: Node, options: Options) -> Node | None:
     assert attached is not None, "rows wait in windows"
     windows = {VERSION_COLUMNS.start, VERSION_COLUMNS.end, VERSION_COLUMNS.time}
     rows = tuple(c for c in node.input.schema if c.name not in windows)
-    items = [NamedExpr(c.name, column(c.name)) for c in rows]
+    items = plain_items(rows)
     time = Column(_AT, "timestamp_ntz", False)
     timed = Project(
         (*rows, time), node.input, (*items, NamedExpr(_AT, last_time_before(VERSION_COLUMNS.end)))
     )
-    call = replace(
-        read_call(function_call("COUNT", exp.Star()), _COPIES, node.versions.time), type="bigint"
-    )
+    call = count_of_copies(node.versions.time)
     bounds = (VERSION_COLUMNS.start, VERSION_COLUMNS.end)
     one_phase = OnePhaseWindowAggregate(
-        (*rows, *(Column(name, "timestamp_ntz", False) for name in bounds), _copies()),
+        (
+            *rows,
+            *(Column(name, "timestamp_ntz", False) for name in bounds),
+            Column(COPIES, "bigint", False),
+        ),
         timed,
         attached.spec,
         _AT,
         "timestamp_ntz",
-        tuple(items),
+        items,
         tuple(WindowKey(name, role) for name, role in zip(bounds, ("start", "end"), strict=True)),
         (call,),
         place=node.place,
@@ -145,12 +147,4 @@ def join_versions_of_stream(node: Node, options: Options) -> Node | None:
     plans = share_partials((plan_aggregate(call),))
     merged = partial(StreamVersionJoin, versions=node.versions)
     joined = two_phases(one_phase, keys, plans, node.versions.keys, merged)
-    schema = tuple(c for c in joined.schema if c.name != _COPIES)
-    copies = WindowRows(schema, joined, _COPIES, place=node.place)
-    return Project(
-        node.schema, copies, tuple(NamedExpr(c.name, column(c.name)) for c in node.schema)
-    )
-
-
-def _copies() -> Column:
-    return Column(_COPIES, "bigint", False)
+    return columns_of(repeated(joined, node.place), node.schema)

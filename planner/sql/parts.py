@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from planner.sql.build import has_only
+from planner.sql.build import has_only, identifier, to_sql
 from planner.sql.nodes import WindowFunctionCall
 
 # Clauses of FROM that follow a relation
@@ -19,6 +19,33 @@ _PLAIN_SOURCE = frozenset({"this", "db", "catalog", "alias"})
 GENERATORS = frozenset("EXPLODE EXPLODE_OUTER POSEXPLODE POSEXPLODE_OUTER INLINE STACK".split())
 # Clauses that determine the input rows of a SELECT
 _INPUT = ("from_", "joins", "laterals", "with_")
+
+
+def name_parts(table: exp.Table) -> tuple[str, ...]:
+    """Return the parts of a table's name."""
+    return tuple(part.name for part in table.parts) or (to_sql(table),)
+
+
+def bare_table(table: exp.Table) -> exp.Table:
+    """Return a table reference without its alias and joins."""
+    bare = table.copy()
+    for key in ("alias", *FROM_CLAUSES):
+        bare.set(key, None)
+    return bare
+
+
+def replace_relation(old: exp.Expr, new: exp.Expr) -> None:
+    """Replace a relation in FROM, keeping the joins and the like after it."""
+    for key in FROM_CLAUSES:
+        if old.args.get(key):
+            new.set(key, old.args[key])
+    old.replace(new)
+
+
+def replace_table(table: exp.Table, source: exp.Subquery) -> None:
+    """Replace a table in FROM by a subquery, which keeps the name of its columns."""
+    source.set("alias", table.args.get("alias") or exp.TableAlias(this=identifier(table.name)))
+    replace_relation(table, source)
 
 
 def parts_below(query: exp.Query) -> list[exp.Expr]:

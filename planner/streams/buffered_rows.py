@@ -6,31 +6,30 @@ window closes. Slices, state and watermarks work as in any window aggregation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlglot import exp
 
-from planner.aggregates.calls import read_call
+from planner.aggregates.calls import count_of_copies
 from planner.aggregates.intervals import is_day_interval
 from planner.catalog import Catalog
 from planner.nodes.logical import (
+    COPIES,
     NamedExpr,
     Node,
     Project,
     SqlQuery,
     WindowAggregate,
     WindowKey,
-    WindowRows,
     WindowTableFunction,
+    repeated,
 )
-from planner.sql.build import column, column_names, function_call, has_only, is_flat_type
+from planner.sql.build import column, column_names, has_only, is_flat_type
 from planner.sql.parts import PLAIN_SELECT, lone_source
 from planner.streams.tables import arrives_at_once
 from runtime.refusal import Refusal
 from runtime.shown_types import shown_type
 from runtime.spec.table import Column
-
-_COPIES = "$copies"
 
 
 @dataclass(frozen=True)
@@ -60,22 +59,20 @@ def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) 
                 "supported types are numbers, strings, times, intervals and booleans"
             )
     roles = [(col.name, windowed.columns.role_of(col.name)) for col in schema]
-    count = function_call("COUNT", exp.Star())
-    call = replace(read_call(count, _COPIES, windowed.time_column), type="bigint")
     aggregate = WindowAggregate(
-        (*schema, Column(_COPIES, "bigint", False)),
+        (*schema, Column(COPIES, "bigint", False)),
         windowed.input,
         windowed.window.emitting_all(),
         windowed.time_column,
         windowed.time_type,
         tuple(NamedExpr(name, column(name)) for name, role in roles if role is None),
         tuple(WindowKey(name, role) for name, role in roles if role is not None),
-        (call,),
+        (count_of_copies(windowed.time_column),),
         emits_untimed=windowed.emits_untimed,
         place=windowed.place,
         time_place=windowed.time_place,
     )
-    return WindowRows(schema, aggregate, _COPIES, place=windowed.place)
+    return repeated(aggregate, windowed.place)
 
 
 def with_buffered_rows(node: Node, catalog: Catalog) -> Node | Refusal:

@@ -15,10 +15,11 @@ from sqlglot import exp
 from planner.catalog import Catalog, StreamTable
 from planner.nodes.logical import Node
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
-from planner.sql.build import cast_as, identifier, to_sql
+from planner.sql.build import cast_as, identifier, select_all_from, to_sql
 from planner.sql.nodes import merge_spans, span_of
+from planner.sql.parts import bare_table
 from planner.streams.refusals import StreamRefusal
-from planner.streams.tables import bare_table, stream_tables
+from planner.streams.tables import stream_tables
 from planner.streams.time_columns import is_processing_time
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
 from runtime.spec.table import LATE_ROWS, Column
@@ -96,7 +97,7 @@ def late_source_below(nodes: Iterable[Node], catalog: Catalog) -> LateSource | N
             merge_spans([span_of(reference) for reference, _ in list(tables.values())[1:]]),
             subjects=(f"'{LATE_ROWS}'", *tables),
         )
-    scan = exp.Select(expressions=[exp.Star()], from_=exp.From(this=bare_table(table)))
+    scan = select_all_from(bare_table(table))
     schema = catalog.analyze(scan, {})
     taken = {KEEP, SOURCE, WATERMARK, LATE_ROW}
     columns = tuple(column for column in schema if column.name not in taken)

@@ -19,6 +19,7 @@ from planner.nodes.physical import (
     ScanLocalWindowAggregate,
     with_rows_by_spark,
 )
+from planner.sql.parts import name_parts
 from runtime.plan.local import SplitScan
 
 
@@ -29,9 +30,8 @@ def streams_of(plan: Node, catalog: Catalog) -> tuple[StreamTable, ...]:
 
 def stream_tables(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, StreamTable]]:
     """Yield every reference to a stream in a plan, and the stream."""
-    for child in plan.inputs:
-        yield from stream_tables(child, catalog)
-    yield from _streams_by_name(plan, catalog)
+    for node in plan.walk_up():
+        yield from _streams_by_name(node, catalog)
 
 
 def sources_in_order(plan: Node, catalog: Catalog) -> tuple[str, ...]:
@@ -56,25 +56,25 @@ def _ordered_names(plan: Node, catalog: Catalog) -> Iterator[str]:
 
 
 def _streams_by_name(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, StreamTable]]:
+    for table in _tables_by_name(plan):
+        stream = stream_named(table, catalog)
+        if stream is not None:
+            yield table, stream
+
+
+def _tables_by_name(plan: Node) -> Iterator[exp.Table]:
+    """Yield the references to tables in the query of a node."""
     if isinstance(plan, TableScan | SqlQuery):
         placeholders = {name for name, _ in plan.relations} if isinstance(plan, SqlQuery) else ()
         for table in plan.query.find_all(exp.Table):
-            stream = stream_named(table, catalog)
-            if stream is not None and table.name not in placeholders:
-                yield table, stream
+            if table.name not in placeholders:
+                yield table
 
 
 def bounded_tables(plan: Node, catalog: Catalog) -> tuple[exp.Table, ...]:
     """Return the references in a plan to tables that are not streams, in order."""
-    tables = [table for child in plan.inputs for table in bounded_tables(child, catalog)]
-    if isinstance(plan, TableScan | SqlQuery):
-        placeholders = {name for name, _ in plan.relations} if isinstance(plan, SqlQuery) else ()
-        tables += [
-            table
-            for table in plan.query.find_all(exp.Table)
-            if table.name not in placeholders and stream_named(table, catalog) is None
-        ]
-    return tuple(tables)
+    tables = (table for node in plan.walk_up() for table in _tables_by_name(node))
+    return tuple(table for table in tables if stream_named(table, catalog) is None)
 
 
 def read_exclusive_tables_once(plan: Node, catalog: Catalog) -> Node:
@@ -109,22 +109,11 @@ def arrives_at_once(node: Node, catalog: Catalog) -> bool:
         return True
     if isinstance(node, WindowTableFunction):
         return False
-    if isinstance(node, SqlQuery):
-        relations = {name for name, _ in node.relations}
-        tables = [t for t in node.query.find_all(exp.Table) if t.name not in relations]
-        if any(stream_named(table, catalog) is not None for table in tables):
-            return False
+    if any(_streams_by_name(node, catalog)):
+        return False
     return bool(node.inputs) and all(arrives_at_once(child, catalog) for child in node.inputs)
-
-
-def bare_table(table: exp.Table) -> exp.Table:
-    """Return a table reference without its alias and joins."""
-    bare = table.copy()
-    for key in ("alias", "joins", "laterals", "pivots", "sample"):
-        bare.set(key, None)
-    return bare
 
 
 def stream_named(table: exp.Table, catalog: Catalog) -> StreamTable | None:
     """Return the stream that a table reference refers to, or None."""
-    return catalog.stream(tuple(part.name for part in table.parts))
+    return catalog.stream(name_parts(table))

@@ -28,8 +28,9 @@ from planner.nodes.physical import GlobalWindowAggregate
 from planner.sql.build import bare_column, is_timestamp, select_all_from
 from planner.sql.flink_functions import is_current_time
 from planner.sql.nodes import TextSpan, span_of
+from planner.sql.parts import bare_table
 from planner.streams.refusals import StreamRefusal
-from planner.streams.tables import bare_table, stream_named, stream_tables
+from planner.streams.tables import stream_named, stream_tables
 
 _Scope = Mapping[str, exp.Expr]
 # Origin of a column: a column of a stream or of windows, or an expression; None: anything else

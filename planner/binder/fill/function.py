@@ -36,8 +36,9 @@ from planner.nodes.logical import (
     Node,
     Project,
     WindowColumns,
-    WindowTableFunction,
     columns_of,
+    in_windows,
+    with_column,
 )
 from planner.nodes.windows import window_properties
 from planner.sql.build import cast_as, column, function_call, last_time_before, seconds
@@ -155,9 +156,7 @@ def _with_end(source: Node, attached: AttachedWindow, role: str) -> tuple[Node, 
     end = _end_of(attached, role)
     if end is None:
         return source, attached
-    items = [NamedExpr(c.name, column(c.name)) for c in source.schema]
-    schema = (*source.schema, Column(_END, "timestamp_ntz", False))
-    whole = Project(schema, source, (*items, NamedExpr(_END, end)))
+    whole = with_column(source, Column(_END, "timestamp_ntz", False), end)
     return whole, replace(attached, end=_END)
 
 
@@ -191,19 +190,9 @@ def _seconds(us: int) -> exp.Interval:
 
 def _in_windows(source: Node, time: Column, step: Window, function: WindowFunctionCall) -> Node:
     """Return the rows with the bounds of TUMBLE windows as wide as the step."""
-    bounds = (Column(_START, "timestamp_ntz", False), Column(_END, "timestamp_ntz", False))
-    schema = (*source.schema, *bounds)
-    windowed = WindowTableFunction(
-        (*schema, Column(_TIME, time.type, False)),
-        source,
-        step,
-        time.name,
-        time.type,
-        WindowColumns(_START, _END, _TIME),
-        place=span_of(function.this),
-        time_place=span_of(function.args["timecol"]),
-    )
-    return columns_of(windowed, schema)
+    places = (span_of(function.this), span_of(function.args["timecol"]))
+    windowed = in_windows(source, step, time, WindowColumns(_START, _END, _TIME), *places)
+    return columns_of(windowed, windowed.schema[:-1])
 
 
 def _as_time(type_: str) -> exp.Expr:

@@ -7,6 +7,7 @@ from sqlglot import exp
 from planner.catalog import Catalog, VersionedTable
 from planner.sql.build import case_when, column, function_call, identifier
 from planner.sql.nodes import TABLE_OPTIONS
+from planner.sql.parts import name_parts
 from planner.sql.table_options import name_with_options
 from runtime.spec.table import CHANGE_COLUMNS, IS_DELETED
 
@@ -23,7 +24,7 @@ def read_changes(table: exp.Table, catalog: Catalog, sql: str, *, is_bounded: bo
     Raises:
         SqlwinError: An option of a hint is invalid.
     """
-    name = name_with_options(table, tuple(part.name for part in table.parts), catalog, sql)
+    name = name_with_options(table, name_parts(table), catalog, sql)
     table.meta.pop(TABLE_OPTIONS, None)
     if not table.args.get("alias"):
         table.set("alias", exp.TableAlias(this=identifier(table.name)))

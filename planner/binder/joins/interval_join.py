@@ -34,10 +34,10 @@ from planner.binder.relations import Relations, Scope
 from planner.catalog import column_named
 from planner.nodes.logical import INTERVAL_COLUMNS as COLUMNS
 from planner.nodes.logical import (
-    NamedExpr,
     Node,
-    Project,
     WindowTableFunction,
+    in_windows,
+    with_column,
 )
 from planner.nodes.windows import join_words
 from planner.sql.build import (
@@ -153,7 +153,7 @@ def bind_interval_join(
                 side.node, time, window, after_us, interval.place, keeps_all=words in _KEEPING
             )
         else:
-            node = _windows(side.node, time, window, interval.place)
+            node = in_windows(side.node, window, time, COLUMNS, span_of(interval.place))
         rows = _rows_of(node, side, relations)
         place = result.args["from_"] if side is left else join
         place.set("this", rows)
@@ -362,33 +362,9 @@ def _core_windows(
             untimed = cast_as(exp.Literal.string(UNTIMED), time.type)
             at = function_call("COALESCE", at, untimed)
         shifted = Column(_SHIFTED, time.type, time.nullable and not keeps_untimed)
-        items = [NamedExpr(c.name, column(c.name)) for c in node.schema]
-        items.append(NamedExpr(_SHIFTED, at))
-        node = Project((*node.schema, shifted), node, tuple(items))
-        time = shifted
-    windows = _windows(node, time, Tumble(window.slide_us), place)
+        node, time = with_column(node, shifted, at), shifted
+    windows = in_windows(node, Tumble(window.slide_us), time, COLUMNS, span_of(place))
     return replace(windows, emits_untimed=keeps_untimed)
-
-
-def _windows(
-    node: Node, time: Column, window: Hop | Tumble, place: exp.Expr
-) -> WindowTableFunction:
-    """Return the rows of a side in windows."""
-    added = (
-        Column(COLUMNS.start, "timestamp_ntz", False),
-        Column(COLUMNS.end, "timestamp_ntz", False),
-        Column(COLUMNS.time, time.type, False),
-    )
-    return WindowTableFunction(
-        node.schema + added,
-        node,
-        window,
-        time.name,
-        time.type,
-        COLUMNS,
-        place=span_of(place),
-        time_place=span_of(place),
-    )
 
 
 def _rows_of(node: WindowTableFunction, side: Side, relations: Relations) -> exp.Subquery:

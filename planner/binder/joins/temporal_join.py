@@ -22,7 +22,7 @@ from planner.nodes.logical import Node
 from planner.nodes.windows import join_words
 from planner.sql.build import column, conjunction, conjuncts, identifier
 from planner.sql.nodes import error_at
-from planner.sql.parts import sources_of
+from planner.sql.parts import bare_table, has_other_parts, name_parts, sources_of
 from planner.streams.tables import stream_named, streams_of
 from planner.streams.time_columns import is_processing_time
 from runtime.errors import AnalysisError
@@ -100,7 +100,7 @@ def _is_processing_time(
         if time.table and time.table.lower() != source.alias_or_name.lower():
             continue
         if isinstance(source, exp.Table):
-            versioned = catalog.versions(_name(source))
+            versioned = catalog.versions(name_parts(source))
             if versioned is not None and time.name.lower() in versioned.proctime:
                 return True
         try:
@@ -138,7 +138,7 @@ def _read_versions(
     `reads_stream` returns whether the rows are a stream.
     """
     name = table.alias_or_name
-    versioned = catalog.versions(_name(table))
+    versioned = catalog.versions(name_parts(table))
     if versioned is None or not versioned.key or versioned.time is None:
         raise error_at(
             sql,
@@ -166,10 +166,7 @@ def _read_versions(
         of_changes = changed if has_changes else None
         mark_version_join(join, time.copy(), versioned, join_type, of_changes)
         return
-    rest = [key for key in ("joins", "laterals", "pivots", "sample") if table.args.get(key)]
-    assert not rest, "the parser attaches joins to the SELECT"
-    plain = table.copy()
-    plain.set("alias", None)
+    assert not has_other_parts(table), "the parser attaches joins to the SELECT"
     order: list[exp.Expr] = [column(versioned.time)]
     if has_changes:
         order = [time_of_change(changed, versioned), column(CHANGE_ORDER)]
@@ -179,7 +176,7 @@ def _read_versions(
         order=exp.Order(expressions=[exp.Ordered(this=part) for part in order]),
     )
     items = [exp.Star(), exp.Alias(this=later, alias=identifier(_NEXT))]
-    versions = exp.Select(expressions=items, from_=exp.From(this=plain))
+    versions = exp.Select(expressions=items, from_=exp.From(this=bare_table(table)))
     alias = exp.TableAlias(this=identifier(name))
     join.set("this", exp.Subquery(this=versions, alias=alias))
     since, until = _of(name, versioned.time), _of(name, _NEXT)
@@ -225,7 +222,3 @@ def _check_key(
 
 def _of(table: str, name: str) -> exp.Column:
     return exp.Column(this=identifier(name), table=identifier(table))
-
-
-def _name(table: exp.Table) -> tuple[str, ...]:
-    return tuple(part.name for part in table.parts)

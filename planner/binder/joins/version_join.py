@@ -21,7 +21,7 @@ from planner.nodes.logical import (
     VERSION_COLUMNS,
     Node,
     VersionJoin,
-    WindowTableFunction,
+    in_windows,
 )
 from planner.scalars.signatures import common
 from planner.scalars.types import is_integer
@@ -361,22 +361,8 @@ def _versions(
         *right_columns,
     )
     united = relations.sql_query(union_all([rows, versions]), {}, schema)
-    waits = (
-        Column(VERSION_COLUMNS.start, "timestamp_ntz", False),
-        Column(VERSION_COLUMNS.end, "timestamp_ntz", False),
-        Column(VERSION_COLUMNS.time, times[0].type, False),
-    )
     place = span_of(mark.at)
-    waiting = WindowTableFunction(
-        schema + waits,
-        united,
-        _WAIT,
-        _TIME,
-        times[0].type,
-        VERSION_COLUMNS,
-        place=place,
-        time_place=place,
-    )
+    waiting = in_windows(united, _WAIT, schema[0], VERSION_COLUMNS, place)
     joining = VersionJoining(
         tuple(key.name for key in key_columns),
         _TIME,

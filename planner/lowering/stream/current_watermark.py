@@ -11,10 +11,11 @@ from planner.catalog import Catalog, StreamTable
 from planner.lowering.stream.rows import time_type_of, watermark_us
 from planner.lowering.stream.select import EPOCH
 from planner.nodes.logical import Node
-from planner.sql.build import identifier, select_all_from, to_sql
+from planner.sql.build import select_all_from, to_sql
 from planner.sql.flink_functions import current_watermarks
+from planner.sql.parts import bare_table, replace_table
 from planner.streams.current_watermark import asks_watermark, watermarked_stream
-from planner.streams.tables import bare_table, stream_named, stream_tables
+from planner.streams.tables import stream_named, stream_tables
 from runtime.plan.nodes import PlanNode, SqlStep
 from runtime.plan.streams import WatermarkedRowsStep
 from runtime.spec.stream import CURRENT_WATERMARK
@@ -50,12 +51,7 @@ class SparkWatermark:
             if stream_named(table, catalog) == self.stream:
                 scan = SqlStep(to_sql(select_all_from(bare_table(table))))
                 rows = named(WatermarkedRowsStep(scan, self.of_row_us, self.stream.name))
-                alias = table.args.get("alias") or exp.TableAlias(this=identifier(table.name))
-                source = exp.Subquery(this=rows, alias=alias)
-                for key in ("joins", "laterals", "pivots", "sample"):
-                    if table.args.get(key):
-                        source.set(key, table.args[key])
-                table.replace(source)
+                replace_table(table, exp.Subquery(this=rows))
         for call, argument in current_watermarks(query):
             us = f"{CURRENT_WATERMARK}({to_sql(argument)})"
             if self.time_type == "timestamp":

@@ -55,11 +55,11 @@ from planner.sql.build import (
     union_all,
 )
 from planner.sql.nodes import TextSpan, span_of
-from planner.sql.parts import operands
+from planner.sql.parts import bare_table, has_other_parts, operands
 from planner.streams.delay import plain_delay_us
 from planner.streams.late_rows import DROP, LateSource
 from planner.streams.refusals import JOIN, StreamRefusal
-from planner.streams.tables import bare_table, stream_named, stream_tables
+from planner.streams.tables import stream_named, stream_tables
 from planner.streams.time_columns import check_time, is_processing_time
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, SPLIT, WATERMARK, StreamSource
 from runtime.spec.table import Watermark
@@ -279,7 +279,7 @@ class OperatorRows:
     def _carry_source(
         self, source: exp.Expr, relations: Mapping[str, Node], scope: Scope
     ) -> exp.Query | None:
-        if any(source.args.get(key) for key in ("joins", "laterals", "pivots", "sample")):
+        if has_other_parts(source):
             return None
         if isinstance(source, exp.Subquery):
             return None if has_column_names(source) else self._carry_text(source, relations, scope)
@@ -293,9 +293,7 @@ class OperatorRows:
         stream = stream_named(source, self._catalog)
         if stream is None:
             return None
-        plain = source.copy()
-        plain.set("alias", None)
-        return self._scan(select_all_from(plain), stream)
+        return self._scan(select_all_from(bare_table(source)), stream)
 
     def _carry_union(
         self, query: exp.Union, relations: Mapping[str, Node], scope: Scope

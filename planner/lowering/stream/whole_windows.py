@@ -16,7 +16,7 @@ from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.partial_calls import row_partials
 from planner.aggregates.shared_partials import share_partials
 from planner.arrow.expressions import to_arrow_expression
-from planner.catalog import Catalog, Schema
+from planner.catalog import Catalog
 from planner.lowering.join_conditions import push_one_sided_conditions
 from planner.lowering.plan import Labels
 from planner.lowering.relation import END, START
@@ -31,6 +31,7 @@ from planner.nodes.logical import (
     WindowDeduplicate,
     WindowJoin,
     WindowRank,
+    plain_items,
 )
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
 from planner.nodes.windows import identifies_window, window_properties
@@ -218,7 +219,7 @@ class WholeWindowsLowering(OperatorLowering):
             is_spread=chooses_first_rows(node),
         )
         self.steps_on_windows[id(node)] = step
-        return self._select(_columns(node.schema), self.select_all(step)), source
+        return self._select(plain_items(node.schema), self.select_all(step)), source
 
     def _join(self, node: WindowJoin) -> tuple[exp.Select, StreamSource | None]:
         original, node = node, push_one_sided_conditions(node)
@@ -257,10 +258,10 @@ class WholeWindowsLowering(OperatorLowering):
         self.steps_on_windows[id(original)] = step
         select = self.select_all(step)
         if node.condition is None or condition is not None:
-            return self._select(_columns(node.schema), select), source
+            return self._select(plain_items(node.schema), select), source
         holds = case_when(column(KEEP), node.condition.copy(), exp.false())
         keep = exp.Anonymous(this="COALESCE", expressions=[holds, exp.false()])
-        return self._select(_columns(node.schema), select, keep), source
+        return self._select(plain_items(node.schema), select, keep), source
 
     def _condition(self, node: WindowJoin) -> Expression | None:
         """Return the conditions of ON other than equalities, for joins that emit unmatched rows.
@@ -369,7 +370,3 @@ def _awaited_sources(node: Node, catalog: Catalog) -> frozenset[str]:
         below = frozenset[str]().union(*(_awaited_sources(n, catalog) for n in node.inputs))
         return below or frozenset(stream.name for stream in streams_of(node, catalog))
     return frozenset[str]().union(*(_awaited_sources(n, catalog) for n in node.inputs))
-
-
-def _columns(schema: Schema) -> tuple[NamedExpr, ...]:
-    return tuple(NamedExpr(c.name, column(c.name)) for c in schema)

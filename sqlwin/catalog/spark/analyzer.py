@@ -13,6 +13,7 @@ from planner.catalog import Schema
 from planner.scalars.output_schema import output_schema
 from planner.sql.build import empty_relation, to_sql
 from planner.sql.nodes import PlacedError, span_of
+from planner.sql.parts import replace_table
 from runtime.errors import ErrorKind, SqlwinError, nearest
 from runtime.frames.scan_source import SETTINGS_OF_SCANS, check_like_spark
 from runtime.names import quote_name
@@ -97,13 +98,7 @@ class SparkAnalyzer:
         query = query.copy()
         for table in list(query.find_all(exp.Table)):
             if table.name in relations and not table.db:
-                empty = empty_relation(relations[table.name])
-                alias = table.args.get("alias") or exp.TableAlias(this=table.this.copy())
-                empty.set("alias", alias)
-                for key in ("joins", "laterals", "pivots", "sample"):
-                    if table.args.get(key):
-                        empty.set(key, table.args[key])
-                table.replace(empty)
+                replace_table(table, empty_relation(relations[table.name]))
         self._show_tables()
         text = to_sql(with_filters_inside(query))
         if text not in self._columns:
