@@ -207,6 +207,11 @@ class Catalog(Protocol):
         """
 
 
+def type_named(schema: Schema, name: str) -> str:
+    """Return the type of the column called exactly `name`, which exists."""
+    return next(column.type for column in schema if column.name == name)
+
+
 def column_named(schema: Schema, name: str) -> Column | None:
     """Return the column called `name`, ignoring case as Spark does, or None."""
     lower_name = name.lower()

@@ -23,6 +23,7 @@ from planner.aggregates.texts import listagg
 from planner.nodes.aggregate_plans import AggregatePlan, Partial
 from planner.nodes.logical import AggregateCall
 from planner.sql.build import (
+    INTEGERS,
     case_when,
     cast_as,
     column,
@@ -85,7 +86,7 @@ _TAKES: dict[Takes, Callable[[str], bool]] = {
     Takes.ANY: lambda _: True,
     Takes.FLAT: is_flat_type,
     Takes.NUMBERS: lambda type_: _is_summable(type_),
-    Takes.INTEGERS: lambda type_: _is_integer(type_),
+    Takes.INTEGERS: lambda type_: type_ in INTEGERS,
 }
 
 
@@ -295,7 +296,7 @@ def _number_set(call: AggregateCall) -> Partial:
 
 
 def _is_exact_or_double(type_: str) -> bool:
-    return _is_integer(type_) or type_ == "double"
+    return type_ in INTEGERS or type_ == "double"
 
 
 def _value_set(call: AggregateCall) -> Partial:
@@ -385,7 +386,3 @@ def pick_struct(call: AggregateCall) -> exp.Expr:
 
 def _is_summable(type_: str) -> bool:
     return type_ in ("bigint", "double") or type_.startswith("decimal")
-
-
-def _is_integer(type_: str) -> bool:
-    return type_ in ("tinyint", "smallint", "int", "bigint")

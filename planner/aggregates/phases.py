@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from planner.aggregates.intervals import from_microseconds, is_day_interval, to_microseconds
-from planner.catalog import Schema
+from planner.catalog import Schema, type_named
 from planner.nodes.aggregate_plans import AggregatePlan, partial_schema
 from planner.nodes.logical import NamedExpr, Node, Project
 from planner.nodes.physical import (
@@ -75,7 +75,7 @@ def two_phases(
     )
     exchange = Exchange(carried, local, exchange_keys)
     window_columns = tuple(
-        Column(key.name, _type_of(key.name, node.schema), False) for key in node.window_keys
+        Column(key.name, type_named(node.schema, key.name), False) for key in node.window_keys
     )
     outputs = [name for plan in plans for part in plan.accumulators for name in part.output_columns]
     outputs += [average.output.name for plan in plans for average in plan.averages]
@@ -94,7 +94,3 @@ def two_phases(
     finishes |= {name: from_microseconds(column(name), type_) for name, type_ in intervals.items()}
     items = tuple(NamedExpr(c.name, finishes.get(c.name, column(c.name))) for c in node.schema)
     return Project(node.schema, global_node, items)
-
-
-def _type_of(name: str, schema: Schema) -> str:
-    return next(c.type for c in schema if c.name == name)

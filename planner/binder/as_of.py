@@ -11,7 +11,7 @@ name, so that `l.v` and `x.*` keep their meaning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -29,7 +29,10 @@ from planner.sql.build import (
     identifier,
     is_not_null,
     literal,
+    named_query,
+    named_struct,
     select_all_from,
+    select_items,
     star_leaves_out,
     union_all,
 )
@@ -131,8 +134,7 @@ def join_as_of(query: exp.Select, schema_of: SchemaOf) -> bool:
     merged = _merged(inner, left, right, match, keeps_all=join.side == "LEFT", name=name)
     _rename_columns(query, left, name, outputs)
     query.set("joins", None)
-    source = exp.Subquery(this=merged, alias=exp.TableAlias(this=identifier("$as_of")))
-    query.set("from_", exp.From(this=source))
+    query.set("from_", exp.From(this=named_query(merged, "$as_of")))
     return True
 
 
@@ -265,9 +267,8 @@ def _can_rename(query: exp.Select, left: _Side, name: str, outputs: Schema) -> b
 
 def _parts(query: exp.Select) -> list[exp.Expr]:
     """Return the clauses of a SELECT except its relations."""
-    clauses = [v for key, v in query.args.items() if key not in ("from_", "joins", "with_")]
-    parts = [part for c in clauses for part in (c if isinstance(c, list) else [c])]
-    return [part for part in parts if isinstance(part, exp.Expr)]
+    parts: Iterator[exp.Expr] = query.iter_expressions()
+    return [part for part in parts if part.arg_key not in ("from_", "joins", "with_")]
 
 
 def _right_rows(
@@ -280,11 +281,8 @@ def _right_rows(
         items.append(alias(match.right_time, _TIME))
     needed = [match.right_time, *(of_right for _, of_right in match.keys)]
     where = conjunction([*match.filters, *map(is_not_null, needed)])
-    return exp.Select(
-        expressions=items,
-        from_=exp.From(this=right.source.copy()),
-        where=None if where is None else exp.Where(this=where),
-    )
+    clause = None if where is None else exp.Where(this=where)
+    return select_items(items, right.source.copy(), where=clause)
 
 
 def _have_equal_types(left: _Side, right: _Side, match: _Match, schema_of: SchemaOf) -> bool:
@@ -293,7 +291,7 @@ def _have_equal_types(left: _Side, right: _Side, match: _Match, schema_of: Schem
     types = []
     for side, place in ((left, 0), (right, 1)):
         items = [alias(pair[place], f"$value{n}") for n, pair in enumerate(pairs)]
-        schema = schema_of(exp.Select(expressions=items, from_=exp.From(this=side.source.copy())))
+        schema = schema_of(select_items(items, side.source.copy()))
         types.append(None if schema is None else [c.type for c in schema])
     return types[0] is not None and types[0] == types[1]
 
@@ -304,30 +302,30 @@ def _merged(
     """Return each left row with its right row, both as structs."""
     n_keys = len(match.keys)
     keys = [f"$key{n}" for n in range(n_keys)]
-    of_left = exp.Select(
-        expressions=[
-            alias(_struct([(c.name, _of(left, c.name)) for c in left.schema]), _LEFT),
+    left_name = left.source.alias_or_name
+    of_left = select_items(
+        [
+            alias(named_struct(**{c.name: column(c.name, left_name) for c in left.schema}), _LEFT),
             alias(exp.Null(), _RIGHT),
             *(alias(expr, key) for key, (expr, _) in zip(keys, match.keys, strict=True)),
             alias(match.left_time, _TIME),
             alias(literal(1), _SIDE),
         ],
-        from_=exp.From(this=left.source.copy()),
+        left.source.copy(),
     )
     rows = _right_rows(inner, right, match)
     # the columns of the subquery, without the keys and the time
-    whole = function_call("STRUCT", _all_but([*keys, _TIME]))
-    of_right = select_all_from(exp.Subquery(this=rows))
-    of_right.set(
-        "expressions",
+    whole = function_call("STRUCT", exp.Star(except_=[*map(identifier, keys), identifier(_TIME)]))
+    of_right = select_items(
         [
             alias(exp.Null(), _LEFT),
             alias(whole, _RIGHT),
-            *(column(key) for key in keys),
+            *map(column, keys),
             column(_TIME),
             # At equal times, sort first the row that the other one may match.
             alias(literal(0 if match.is_inclusive else 2), _SIDE),
         ],
+        exp.Subquery(this=rows),
     )
     both = exp.Subquery(this=union_all([of_left, of_right]))
     ordered = [
@@ -343,31 +341,13 @@ def _merged(
         ),
         over="OVER",
     )
-    taken = exp.Select(
-        expressions=[column(_LEFT), alias(last, _RIGHT), column(_SIDE)],
-        from_=exp.From(this=both),
-    )
+    taken = select_items([column(_LEFT), alias(last, _RIGHT), column(_SIDE)], both)
     conditions: Sequence[exp.Expr] = [exp.EQ(this=column(_SIDE), expression=literal(1))]
     if not keeps_all:
         conditions = [*conditions, is_not_null(column(_RIGHT))]
-    return exp.Select(
-        expressions=[alias(column(_LEFT), left.source.alias_or_name), alias(column(_RIGHT), name)],
-        from_=exp.From(this=exp.Subquery(this=taken)),
-        where=exp.Where(this=conjunction(conditions)),
-    )
-
-
-def _all_but(names: Sequence[str]) -> exp.Star:
-    return exp.Star(**{"except_": [identifier(name) for name in names]})
-
-
-def _of(side: _Side, name: str) -> exp.Column:
-    return exp.Column(this=identifier(name), table=identifier(side.source.alias_or_name))
-
-
-def _struct(fields: Sequence[tuple[str, exp.Expr]]) -> exp.Expr:
-    parts = [part for name, value in fields for part in (literal(name), value)]
-    return function_call("NAMED_STRUCT", *parts)
+    items = [alias(column(_LEFT), left_name), alias(column(_RIGHT), name)]
+    where = exp.Where(this=conjunction(conditions))
+    return select_items(items, exp.Subquery(this=taken), where=where)
 
 
 def _table_of(name: exp.Expr) -> str:
@@ -395,18 +375,13 @@ def _rename_columns(query: exp.Select, left: _Side, name: str, outputs: Schema) 
             items.append(item)
     query.set("expressions", items)
     aliases = {item.alias.lower() for item in items if isinstance(item, exp.Alias)}
-    for key, value in query.args.items():
-        if key in ("from_", "joins", "with_"):
-            continue
-        for part in value if isinstance(value, list) else [value]:
-            if not isinstance(part, exp.Expr):
+    for part in _parts(query):
+        for col in list(part.find_all(exp.Column)):
+            lower = col.name.lower()
+            if col.table or isinstance(col.this, exp.Star):
                 continue
-            for col in list(part.find_all(exp.Column)):
-                lower = col.name.lower()
-                if col.table or isinstance(col.this, exp.Star):
-                    continue
-                if key != "expressions" and lower in aliases:
-                    continue
-                if (lower in left_names) != (lower in right_names):
-                    side = left_name if lower in left_names else name
-                    col.set("table", identifier(side))
+            if part.arg_key != "expressions" and lower in aliases:
+                continue
+            if (lower in left_names) != (lower in right_names):
+                side = left_name if lower in left_names else name
+                col.set("table", identifier(side))

@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from planner.aggregates.calls import canonical
 from planner.binder.grouping_sets import has_groupings
-from planner.sql.build import alias, column, identifier, to_sql
+from planner.sql.build import alias, column, identifier, select_items, to_sql
 from planner.sql.intervals import fold_interval
 from planner.sql.nodes import GROUP_WINDOW_COLUMNS, WindowFunctionCall, copy_place, error_at
 from planner.sql.parts import has_other_parts, select_from_same
@@ -281,9 +281,7 @@ class _Rewrite:
             for expr, old, new in zip(columns, plain, names, strict=True)
             if old is None
         ]
-        inner = exp.Select(expressions=items, from_=exp.From(this=source.copy()))
-        if where is not None:
-            inner.set("where", where.copy())
+        inner = select_items(items, source.copy(), where=where and where.copy())
         return exp.Subquery(this=inner), name, names
 
     def _join_columns(

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in, canonical
-from planner.sql.build import alias, column, identifier
+from planner.sql.build import alias, column, identifier, select_items
 
 _HIDDEN = "$qualify{}"
 # Clauses that apply after the condition
@@ -66,12 +66,8 @@ class _Unfolding:
         for key in ("qualify", "with_", *_AFTER):
             inner.set(key, None)
         inner.set("expressions", [*inner.expressions, *self._hidden])
-        outer = exp.Select(
-            expressions=self._visible(),
-            from_=exp.From(this=exp.Subquery(this=inner)),
-            where=exp.Where(this=condition),
-            **after,
-        )
+        where = exp.Where(this=condition)
+        outer = select_items(self._visible(), exp.Subquery(this=inner), where=where, **after)
         if select.args.get("with_"):
             outer.set("with_", select.args["with_"].copy())
         return outer

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from planner.catalog import Catalog, Schema
 from planner.nodes.logical import Node, SqlQuery
-from planner.sql.build import has_only, is_whole_star, relation
+from planner.sql.build import has_only, is_whole_star, relation, select_items
 from planner.sql.names import with_ctes
 from planner.sql.parts import lone_source
 
@@ -53,8 +53,7 @@ class Relations:
         self, items: Iterable[exp.Expr], node: Node, **clauses: exp.Expr | None
     ) -> exp.Select:
         """Build `SELECT items FROM node`, with further clauses."""
-        source = exp.From(this=relation(self.placeholder(node)))
-        return exp.Select(expressions=list(items), from_=source, **clauses)
+        return select_items(items, relation(self.placeholder(node)), **clauses)
 
     def whole_relation(self, query: exp.Expr) -> Node | None:
         """Return the node behind a query that is just `SELECT * FROM placeholder`, else None."""

@@ -15,15 +15,13 @@ from planner.aggregates.intervals import is_day_interval, to_microseconds
 from planner.binder.relations import Relations
 from planner.catalog import Schema, column_named
 from planner.nodes.logical import Filter, Node, with_column
-from planner.sql.build import alias, cast_as, column, is_flat_type, literal, to_sql
+from planner.sql.build import INTEGERS, alias, cast_as, column, is_flat_type, literal, to_sql
 from planner.sql.intervals import fold_interval
 from planner.sql.nodes import WindowFunctionCall, error_at, name_of_columns
 from runtime.errors import AnalysisError
 from runtime.shown_types import shown_type
 from runtime.spec.table import Column
 from runtime.windows.arguments import RowLength
-
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
 def row_length(expr: exp.Expr, subject: str, sql: str) -> RowLength | None:
@@ -196,7 +194,7 @@ def _product(value: exp.Mul, schema: Schema, subject: str, sql: str) -> exp.Expr
             hint="multiply it by a number",
         )
     product = exp.Mul(this=exp.Paren(this=number.copy()), expression=us)
-    if type_ in _INTEGERS:
+    if type_ in INTEGERS:
         return product
     return cast_as(exp.Round(this=product), "bigint")
 
@@ -222,4 +220,4 @@ def _type_of(value: exp.Expr, schema: Schema) -> str | None:
 
 
 def _is_number(type_: str) -> bool:
-    return type_ in (*_INTEGERS, "float", "double") or type_.startswith("decimal")
+    return type_ in (*INTEGERS, "float", "double") or type_.startswith("decimal")

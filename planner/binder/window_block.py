@@ -34,7 +34,16 @@ from planner.nodes.logical import (
     WindowTableFunction,
 )
 from planner.nodes.windows import identifies_window
-from planner.sql.build import alias, column_names, conjuncts, function_call, identifier, relation
+from planner.sql.build import (
+    alias,
+    column,
+    column_names,
+    conjuncts,
+    function_call,
+    identifier,
+    named_query,
+    relation,
+)
 from planner.sql.nodes import WindowFunctionCall, name_of_columns, span_of
 from planner.sql.parts import has_other_parts, lone_source, select_from_same
 from planner.streams.tables import streams_of
@@ -181,11 +190,10 @@ def _over_joined_rows(select: exp.Select, relations: Relations, scope: Scope) ->
     ):
         for col in [] if part is None else list(part.find_all(exp.Column)):
             name = names[col.sql().lower()]
-            col.replace(exp.Column(this=identifier(name), table=None))
+            col.replace(column(name))
     for key in ("joins", "where"):
         outer.set(key, None)
-    source = exp.Subquery(this=rows, alias=exp.TableAlias(this=identifier("$joined")))
-    outer.set("from_", exp.From(this=source))
+    outer.set("from_", exp.From(this=named_query(rows, "$joined")))
     return outer
 
 

@@ -23,6 +23,7 @@ from planner.sql.build import (
     column,
     has_only,
     relation,
+    select_items,
     to_sql,
 )
 from runtime.refusal import refuse
@@ -82,7 +83,7 @@ def _read_call(node: exp.Expr, name: str, scan: RowsOfScan) -> AggregateCall:
     if call.order is not None:
         refuse(f"{call.function} without windows has no defined order")
     table = relation("t")
-    typed = exp.Select(expressions=[alias(node, "c")], from_=exp.From(this=table))
+    typed = select_items([alias(node, "c")], table)
     schema = output_schema(typed, {"t": scan.schema})
     if schema is None:
         refuse(f"{to_sql(node)} is not supported by the scan")

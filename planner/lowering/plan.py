@@ -68,6 +68,7 @@ from planner.sql.build import (
     last_time_before,
     relation,
     select_all_from,
+    select_items,
     to_sql,
 )
 from planner.sql.names import gather_ctes
@@ -311,11 +312,7 @@ class Lowering(WindowsLowering):
     def _measure_where(self, query: exp.Query, label: str) -> None:
         """Move the filter of a query's only relation into a step of its own, which is counted."""
         source = query.args["from_"].this
-        filtered = exp.Select(
-            expressions=[exp.Star()],
-            from_=exp.From(this=source.copy()),
-            where=query.args["where"].pop(),
-        )
+        filtered = select_items([exp.Star()], source.copy(), where=query.args["where"].pop())
         step = self.select_all(MeasuredStep(self.sql_step(filtered), label))
         source.replace(exp.Subquery(this=step, alias=source.args["alias"].copy()))
 

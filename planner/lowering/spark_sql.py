@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from planner.catalog import type_named
 from planner.nodes.logical import (
     COPIES,
     Expand,
@@ -23,6 +24,8 @@ from planner.sql.build import (
     function_call,
     identifier,
     literal,
+    named_query,
+    select_items,
 )
 from planner.streams.ranked_rows import ranking
 
@@ -38,8 +41,7 @@ _JOINS = {
 
 def select_from(query: exp.Query, *items: exp.Expr, **clauses: exp.Expr | None) -> exp.Select:
     """Build `SELECT items FROM (query)`, with all columns by default, and further clauses."""
-    source = exp.From(this=exp.Subquery(this=query))
-    return exp.Select(expressions=list(items) or [exp.Star()], from_=source, **clauses)
+    return select_items(items or [exp.Star()], exp.Subquery(this=query), **clauses)
 
 
 def expand_query(node: Expand, source: exp.Subquery, control: Sequence[str] = ()) -> exp.Select:
@@ -66,7 +68,7 @@ def expand_query(node: Expand, source: exp.Subquery, control: Sequence[str] = ()
     keys = {key.name: _grouping_key(position, node) for position, key in enumerate(node.keys)}
     items: list[exp.Expr] = [alias(keys.get(c.name, column(c.name)), c.name) for c in node.schema]
     items += [column(name) for name in control]
-    return exp.Select(expressions=items, from_=exp.From(this=source))
+    return select_items(items, source)
 
 
 def _array_of_ids(node: Expand) -> exp.Expr:
@@ -83,8 +85,7 @@ def _grouping_key(position: int, node: Expand) -> exp.Expr:
     if n_kept == len(node.ids):
         return key.expr
     if not n_kept:
-        type_ = next(c.type for c in node.schema if c.name == key.name)
-        return cast_as(exp.Null(), type_)
+        return cast_as(exp.Null(), type_named(node.schema, key.name))
     mask = literal(1 << (len(node.keys) - 1 - position))
     bit = exp.BitwiseAnd(this=column(node.id_column), expression=mask)
     is_kept = exp.EQ(this=exp.Paren(this=bit), expression=literal(0))
@@ -131,14 +132,9 @@ def join_query(node: WindowJoin, left: exp.Query, right: exp.Query) -> exp.Selec
     ]
     rest = [node.condition] if node.condition is not None else []
     join = exp.Join(
-        this=_alias_query(right, "$right"), side=side, kind=kind, on=conjunction([*equal, *rest])
+        this=named_query(right, "$right"), side=side, kind=kind, on=conjunction([*equal, *rest])
     )
-    return exp.Select(
-        expressions=[alias(column(c.name), c.name) for c in node.schema],
-        from_=exp.From(this=_alias_query(left, "$left")),
-        joins=[join],
-    )
-
-
-def _alias_query(query: exp.Query, name: str) -> exp.Subquery:
-    return exp.Subquery(this=query, alias=exp.TableAlias(this=identifier(name)))
+    items = (alias(column(c.name), c.name) for c in node.schema)
+    joined = select_items(items, named_query(left, "$left"))
+    joined.set("joins", [join])
+    return joined

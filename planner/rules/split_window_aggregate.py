@@ -6,7 +6,7 @@ from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.intervals import is_day_interval
 from planner.aggregates.phases import two_phases
 from planner.aggregates.shared_partials import share_partials
-from planner.catalog import Schema
+from planner.catalog import type_named
 from planner.nodes.logical import Node
 from planner.nodes.physical import (
     OnePhaseWindowAggregate,
@@ -66,7 +66,7 @@ def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | Non
     if node.time_type == "proctime":
         return Refusal("the window uses processing time")
     for key in node.keys:
-        type_ = _type_of(key.name, node.schema)
+        type_ = type_named(node.schema, key.name)
         if not (is_flat_type(type_) or is_day_interval(type_)):
             text = to_sql(key.expr)
             return Refusal(f"the key {text} is {type_}, which the exchange does not support")
@@ -82,7 +82,3 @@ def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | Non
             by = f"by {', '.join(sorted(distributed_by))}" if distributed_by else "to one task"
             return Refusal(f"the input is already distributed {by}")
     return two_phases(node, keys, share_partials(plans))
-
-
-def _type_of(name: str, schema: Schema) -> str:
-    return next(c.type for c in schema if c.name == name)

@@ -37,9 +37,9 @@ def identifier(name: str) -> exp.Identifier:
     return exp.Identifier(this=name, quoted=True)
 
 
-def column(name: str) -> exp.Column:
-    """Build an unqualified column."""
-    return exp.Column(this=identifier(name))
+def column(name: str, table: str | None = None) -> exp.Column:
+    """Build a column, by default an unqualified one."""
+    return exp.Column(this=identifier(name), table=None if table is None else identifier(table))
 
 
 def literal(value: int | str) -> exp.Expr:
@@ -113,9 +113,21 @@ def star_leaves_out(expr: exp.Expr) -> frozenset[str] | None:
     return frozenset(part.name.lower() for part in star.args.get("except_") or ())
 
 
+def select_items(
+    items: Iterable[exp.Expr], source: exp.Expr, **clauses: exp.Expr | None
+) -> exp.Select:
+    """Build `SELECT items FROM source`, with further clauses."""
+    return exp.Select(expressions=list(items), from_=exp.From(this=source), **clauses)
+
+
 def select_all_from(source: exp.Expr) -> exp.Select:
     """Build `SELECT * FROM source`."""
-    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=source))
+    return select_items([exp.Star()], source)
+
+
+def named_query(query: exp.Query, name: str) -> exp.Subquery:
+    """Build `(query) AS name`."""
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=identifier(name)))
 
 
 def union_all(queries: Sequence[exp.Query]) -> exp.Query:
@@ -135,6 +147,9 @@ MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.EQ: exp.EQ,
 }
 
+# From the narrowest
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
+
 # Values that are not NULL, by type
 _PRESENT = {
     "binary": "X''",
@@ -144,7 +159,7 @@ _PRESENT = {
     "timestamp": "TIMESTAMP_LTZ '1970-01-01 00:00:00'",
     "timestamp_ntz": "TIMESTAMP_NTZ '1970-01-01 00:00:00'",
 }
-_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
+_NUMBERS = (*INTEGERS, "float", "double", "decimal")
 
 
 def empty_relation(schema: Schema) -> exp.Subquery:

@@ -9,7 +9,15 @@ from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
-from planner.sql.build import case_when, cast_as, function_call, literal, replace_call, to_sql
+from planner.sql.build import (
+    INTEGERS,
+    case_when,
+    cast_as,
+    function_call,
+    literal,
+    replace_call,
+    to_sql,
+)
 from planner.sql.flink_meanings import LENGTH
 from planner.sql.nodes import error_at
 from planner.sql.render import RAW, SparkSql
@@ -18,7 +26,6 @@ from runtime.errors import AnalysisError
 # Function that returns Spark's type of an expression over the rows of a SELECT, or None
 TypeOf = Callable[[exp.Expr], str | None]
 
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _FLOATS = ("float", "double")
 _TIMES = ("timestamp", "timestamp_ntz")
 _NESTED = ("array", "map", "struct", "interval")
@@ -108,8 +115,8 @@ def _division(node: exp.Div, types: _Types, sql: str) -> exp.Expr | None:
         unknown = left if not kinds[0] else right
         message = f"cannot determine the type of {to_sql(unknown)}, which decides how Flink divides"
         raise error_at(sql, message, node, hint="add CAST(... AS ...) to both sides")
-    if all(kind in _INTEGERS for kind in kinds):
-        widest = max(kinds, key=_INTEGERS.index)
+    if all(kind in INTEGERS for kind in kinds):
+        widest = max(kinds, key=INTEGERS.index)
         quotient = exp.IntDiv(this=_operand(left), expression=_operand(right))
         return cast_as(quotient, widest)
     if not any(kind in _FLOATS for kind in kinds):
@@ -181,7 +188,7 @@ def _call(node: exp.Anonymous, name: str, types: _Types, sql: str) -> exp.Expr |
         kind = types.of(item)
         if name == "AVG":
             return _average(node, kind)
-        if kind in _INTEGERS:
+        if kind in INTEGERS:
             raise _spread_error(node, name, item, sql)
         return None
     if name in ("FLOOR", "CEIL", "CEILING") and (kind := types.of(value)) in _FLOATS:
@@ -208,7 +215,7 @@ def _spread_error(node: exp.Expr, name: str, item: exp.Expr, sql: str) -> Analys
 
 def _average(node: exp.Anonymous, kind: str) -> exp.Expr | None:
     """Return an integer for integers, and a DECIMAL(38, max(6, s)) for DECIMAL(p, s)."""
-    if kind in _INTEGERS:
+    if kind in INTEGERS:
         total, count = (_like(node, name) for name in ("SUM", "COUNT"))
         divisor = function_call("NULLIF", count, literal(0))
         quotient = exp.IntDiv(this=total, expression=divisor)

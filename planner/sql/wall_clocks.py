@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from planner.sql.build import alias, cast_as, function_call, literal, named_struct, to_sql
+from planner.sql.build import INTEGERS, alias, cast_as, function_call, literal, named_struct, to_sql
 from planner.sql.constants import constant_text
 from planner.sql.nodes import KeywordCall
 
@@ -33,7 +33,6 @@ _DATE_UNITS = {
     "WEEK": "WEEK",
 }
 _CLOCK_UNITS = ("DAY", "DD", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
-_INTEGERS = ("tinyint", "smallint", "int", "bigint")
 # Precisions of TO_TIMESTAMP_LTZ(number, precision)
 EPOCH_PRECISIONS = (0, 3, 6, 9)
 _READS_ZONE = (
@@ -206,7 +205,7 @@ def _date_format(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
 
 def _to_timestamp_ltz(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
     """Convert a number with a precision that is not constant."""
-    if len(call.expressions) != 2 or type_of(call.expressions[1]) not in _INTEGERS:
+    if len(call.expressions) != 2 or type_of(call.expressions[1]) not in INTEGERS:
         return None
     number, precision = call.expressions
     branches = [

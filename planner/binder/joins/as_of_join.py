@@ -17,7 +17,14 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from planner.catalog import Schema
-from planner.sql.build import conjunction, conjuncts, identifier, select_all_from
+from planner.sql.build import (
+    column,
+    conjunction,
+    conjuncts,
+    identifier,
+    select_all_from,
+    select_items,
+)
 from planner.sql.nodes import error_at, span_of
 from planner.streams.refusals import BATCH, StreamRefusal
 
@@ -139,18 +146,18 @@ def _rewrite(join: exp.Join, sides: _Sides, sql: str) -> dict[str, exp.Column]:
     for number, name in enumerate(using):
         is_time = match is None and number == len(using) - 1
         equal = exp.GTE if is_time else exp.EQ
-        of_right = exp.Column(this=identifier(name.name), table=identifier(join.this.alias_or_name))
+        of_right = column(name.name, join.this.alias_or_name)
         merged[name.name.lower()] = _left_column(name.name, sides, sql, place)
         parts.append(equal(this=merged[name.name.lower()].copy(), expression=of_right))
     for part in parts:
-        for column in part.find_all(exp.Column):
-            if sides.is_ambiguous(column):
+        for col in part.find_all(exp.Column):
+            if sides.is_ambiguous(col):
                 raise error_at(
                     sql,
-                    f"column `{column.name}` is in both sides of ASOF JOIN",
-                    column,
-                    hint=f"write {sides.right}.{column.name} for the right side",
-                    subjects=(column.name,),
+                    f"column `{col.name}` is in both sides of ASOF JOIN",
+                    col,
+                    hint=f"write {sides.right}.{col.name} for the right side",
+                    subjects=(col.name,),
                 )
     times = _times_of(parts, sides)
     if len(times) != 1 or (match is not None and _time_of(match.unnest(), sides) is None):
@@ -217,7 +224,7 @@ def _left_column(name: str, sides: _Sides, sql: str, place: exp.Expr) -> exp.Col
         reason = "does not exist" if not owners else "is ambiguous"
         message = f"column `{name}` in USING {reason} on the left side of ASOF JOIN"
         raise error_at(sql, message, place, hint="use ON a.k = b.k", subjects=(name,))
-    return exp.Column(this=identifier(name), table=identifier(owners[0]))
+    return column(name, owners[0])
 
 
 def _time_of(part: exp.Expr, sides: _Sides) -> tuple[exp.Expr, bool] | None:
@@ -269,9 +276,9 @@ def _lateral(
 ) -> exp.Lateral:
     """Return the right row that matches."""
     name = source.alias_or_name
-    inner = exp.Select(
-        expressions=[exp.Star()],
-        from_=exp.From(this=source.copy()),
+    inner = select_items(
+        [exp.Star()],
+        source.copy(),
         where=exp.Where(this=conjunction([part.copy() for part in parts])),
         order=exp.Order(expressions=[exp.Ordered(this=time.copy(), desc=is_before)]),
         limit=exp.Limit(expression=exp.Literal.number(1)),

@@ -49,6 +49,7 @@ from planner.sql.build import (
     conjuncts,
     function_call,
     identifier,
+    named_query,
     seconds,
 )
 from planner.sql.intervals import fold_interval
@@ -160,7 +161,9 @@ def bind_interval_join(
     if using:
         join.set("using", [*join.args["using"], identifier(COLUMNS.end)])
     else:
-        equal = exp.EQ(this=_column(left, COLUMNS.end), expression=_column(right, COLUMNS.end))
+        equal = exp.EQ(
+            this=column(COLUMNS.end, left.name), expression=column(COLUMNS.end, right.name)
+        )
         join.set("on", conjunction([equal, *conjuncts(join.args.get("on"))]))
     if words == "CROSS":
         join.set("kind", None)
@@ -205,11 +208,6 @@ def _side_of(source: exp.Expr, relations: Relations, scope: Scope) -> Side | Non
     except AnalysisError:
         return None  # Spark reports the error
     return side if side is not None and streams_of(side.node, relations.catalog) else None
-
-
-def _column(side: Side, name: str) -> exp.Column:
-    """Return a column of a side."""
-    return exp.Column(this=identifier(name), table=identifier(side.name))
 
 
 def _reads_stream(source: exp.Expr, relations: Relations, scope: Scope) -> bool:
@@ -371,7 +369,7 @@ def _rows_of(node: WindowTableFunction, side: Side, relations: Relations) -> exp
     """Return the rows of a side and the ends of their windows as a subquery."""
     items = [column(name) for name in (*(c.name for c in side.node.schema), COLUMNS.end)]
     rows = relations.select(items, node)
-    return exp.Subquery(this=rows, alias=exp.TableAlias(this=identifier(side.name)))
+    return named_query(rows, side.name)
 
 
 # -- the select list -------------------------------------------------------------------------------
@@ -396,10 +394,10 @@ def _without_windows(
         if of is None and using:
             for name in using:
                 side = right if words in _RIGHT else left
-                yield alias(_column(side, name), name)
+                yield alias(column(name, side.name), name)
         for side in (left,) if is_left_alone else (left, right):
             if of not in (None, side.name.lower()):
                 continue
             for c in side.node.schema:
                 if of is not None or c.name.lower() not in using:
-                    yield _column(side, c.name)
+                    yield column(c.name, side.name)

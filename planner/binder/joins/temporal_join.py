@@ -20,7 +20,7 @@ from planner.binder.joins.version_join import mark_version_join
 from planner.catalog import Catalog, VersionedTable
 from planner.nodes.logical import Node
 from planner.nodes.windows import join_words
-from planner.sql.build import column, conjunction, conjuncts, identifier
+from planner.sql.build import column, conjunction, conjuncts, identifier, named_query, select_items
 from planner.sql.nodes import error_at
 from planner.sql.parts import bare_table, has_other_parts, name_parts, sources_of
 from planner.streams.tables import stream_named, streams_of
@@ -176,10 +176,8 @@ def _read_versions(
         order=exp.Order(expressions=[exp.Ordered(this=part) for part in order]),
     )
     items = [exp.Star(), exp.Alias(this=later, alias=identifier(_NEXT))]
-    versions = exp.Select(expressions=items, from_=exp.From(this=bare_table(table)))
-    alias = exp.TableAlias(this=identifier(name))
-    join.set("this", exp.Subquery(this=versions, alias=alias))
-    since, until = _of(name, versioned.time), _of(name, _NEXT)
+    join.set("this", named_query(select_items(items, bare_table(table)), name))
+    since, until = column(versioned.time, name), column(_NEXT, name)
     is_last = exp.Is(this=until, expression=exp.Null())
     ends_later = exp.Or(this=exp.LT(this=time.copy(), expression=until.copy()), expression=is_last)
     holds: list[exp.Expr] = [
@@ -188,7 +186,7 @@ def _read_versions(
     ]
     hidden = [_NEXT]
     if has_changes:
-        holds.append(exp.Not(this=_of(name, IS_DELETED)))
+        holds.append(exp.Not(this=column(IS_DELETED, name)))
         hidden += CHANGE_COLUMNS
     join.set("on", conjunction([*conjuncts(join.args.get("on")), *holds]))
     for item in select.expressions:
@@ -218,7 +216,3 @@ def _check_key(
             hint=f"add {name}.{missing[0]} = ... to ON: each key has its own versions",
             subjects=(missing[0], name),
         )
-
-
-def _of(table: str, name: str) -> exp.Column:
-    return exp.Column(this=identifier(name), table=identifier(table))

@@ -32,7 +32,7 @@ from planner.sql.build import (
     column,
     conjunction,
     conjuncts,
-    identifier,
+    is_not_null,
     star_leaves_out,
     to_sql,
     union_all,
@@ -193,7 +193,7 @@ def _without_stars(select: exp.Select, left: Side, right: Side) -> Iterator[exp.
         for side in sides:
             for c in side.node.schema:
                 if not is_change_column(c.name):
-                    yield exp.Column(this=identifier(c.name), table=identifier(side.name))
+                    yield column(c.name, side.name)
 
 
 def _columns_read(
@@ -342,9 +342,7 @@ def _versions(
             yield alias(column(old_names[c.name]) if is_version else nothing, c.name)
 
     right_keys = [column(old_names[key.right]) for key in keys]
-    has_key = conjunction(
-        [exp.Not(this=exp.Is(this=key.copy(), expression=exp.Null())) for key in right_keys]
-    )
+    has_key = conjunction(map(is_not_null, right_keys))
     rows = relations.select(
         side(times[0], [key.left.copy() for key in keys], is_version=False), left.node
     )

@@ -52,6 +52,7 @@ from planner.sql.build import (
     identifier,
     literal,
     select_all_from,
+    select_items,
     union_all,
 )
 from planner.sql.nodes import TextSpan, span_of
@@ -375,8 +376,7 @@ class OperatorRows:
             *self._marks(stream, scan),
             *self._no_late_row(),
         ]
-        marks = exp.Select(expressions=items, from_=exp.From(this=plain.copy()))
-        return union_all([rows, marks])
+        return union_all([rows, select_items(items, plain.copy())])
 
     def _rows_without_watermark(self, node: Node) -> exp.Query:
         """Return the node's rows without a watermark."""

@@ -12,6 +12,7 @@ from planner.sql.build import (
     column,
     identifier,
     literal,
+    select_items,
     star_leaves_out,
 )
 from planner.sql.parts import GENERATORS
@@ -80,7 +81,7 @@ def select_carried(
     subquery = exp.Subquery(this=inner)
     if table_alias is not None:
         subquery.set("alias", table_alias.copy())
-    return exp.Select(expressions=items, from_=exp.From(this=subquery))
+    return select_items(items, subquery)
 
 
 def only_if_kept(expr: exp.Expr) -> exp.Expr:
