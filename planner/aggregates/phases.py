@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from planner.aggregates.intervals import from_microseconds, is_day_interval, to_microseconds
 from planner.catalog import Schema, type_named
-from planner.nodes.aggregate_plans import AggregatePlan, partial_schema
+from planner.nodes.aggregate_plans import SLICE_END, AggregatePlan, partial_schema
 from planner.nodes.logical import NamedExpr, Node, Project
 from planner.nodes.physical import (
     Exchange,
@@ -18,8 +18,6 @@ from planner.nodes.physical import (
 from planner.sql.build import column
 from runtime.spec.table import Column
 from runtime.windows.times import FIRST_TIME, LAST_TIME
-
-SLICE_END = "$slice_end"
 
 # Class of a merge of partials, perhaps with values for its own attributes
 MakeWindows = Callable[..., GlobalWindowAggregate]

@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Catalog, Schema
+from planner.nodes.aggregate_plans import BOUNDS, TIME
 from planner.nodes.logical import Filter, Node, Project, SqlQuery, TableScan
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.nodes.sql_words import sql_words
@@ -268,31 +269,25 @@ def make_column(expr: exp.Expr, rows: RowsOfScan, has_tables: bool = True) -> Ma
 # -- rows of windows -----------------------------------------------------------------------------
 
 
-def window_projection(
-    node: Node, zone: str, bounds: Mapping[str, str], types: Mapping[str, str]
-) -> WindowProjection | None:
+def window_projection(node: Node, zone: str, types: Mapping[str, str]) -> WindowProjection | None:
     """Return the projection of the merged windows below a node, or None if Spark has to compute it.
 
     Args:
         node: Physical plan without a sink.
         zone: The session's time zone.
-        bounds: Names of the merged windows' columns by role: start, end, time.
         types: Spark types of the merged windows' columns by name.
     """
     try:
-        rows = rows_of_windows(node, zone, bounds, types)
+        rows = rows_of_windows(node, zone, types)
         columns = result_columns(rows, node.schema)
     except Refused:
         return None
     read = {name for _, expression in columns for name in columns_of(expression)}
     read.update(name for expression in rows.filters for name in columns_of(expression))
-    time = bounds["time"]
-    return WindowProjection(columns, rows.filters, time if time in read else None)
+    return WindowProjection(columns, rows.filters, TIME if TIME in read else None)
 
 
-def rows_of_windows(
-    node: Node, zone: str, bounds: Mapping[str, str], types: Mapping[str, str]
-) -> RowsOfScan:
+def rows_of_windows(node: Node, zone: str, types: Mapping[str, str]) -> RowsOfScan:
     """Return the rows of a node that only filters and projects windows.
 
     Takes the arguments of `window_projection`.
@@ -304,7 +299,7 @@ def rows_of_windows(
     def source(relation: Node | exp.Table) -> RowsOfScan | None:
         if not isinstance(relation, GlobalWindowAggregate):
             return None
-        return merged_windows(relation, zone, bounds, types)
+        return merged_windows(relation, zone, types)
 
     return rows_above(node, source)
 
@@ -314,9 +309,7 @@ def only_spark_produces(name: str) -> Refusal:
     return Refusal(f"{name} is an instant, which only Spark can produce")
 
 
-def merged_windows(
-    node: GlobalWindowAggregate, zone: str, bounds: Mapping[str, str], types: Mapping[str, str]
-) -> RowsOfScan:
+def merged_windows(node: GlobalWindowAggregate, zone: str, types: Mapping[str, str]) -> RowsOfScan:
     """Return the rows of a window aggregate. Takes the arguments of `window_projection`."""
     roles = {key.name: key.role for key in node.window_keys}
     schema = tuple(replace(c, type=types.get(c.name, c.type)) for c in node.schema)
@@ -325,7 +318,7 @@ def merged_windows(
         if column.name not in roles:
             made[column.name.lower()] = ColumnRef(column.name, column.type)
         elif column.type == "timestamp_ntz":
-            made[column.name.lower()] = ColumnRef(bounds[roles[column.name]], column.type)
+            made[column.name.lower()] = ColumnRef(BOUNDS[roles[column.name]], column.type)
         else:
             made[column.name.lower()] = only_spark_produces(column.name)
     return RowsOfScan((), made, schema, made, (), (), zone)

@@ -6,8 +6,6 @@ forms.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from planner.catalog import Catalog
 from planner.lowering.given_tables import NO_MOMENT_CALLS, GivenTablesLowering, MomentCalls
 from planner.lowering.relation import Relation, refusals_in_process
@@ -101,15 +99,8 @@ class _DefinitionLowering(GivenTablesLowering):
         window = node.window
         if window.emit_only_on_update:
             refuse("EMITONLYONUPDATE leaves windows out")
-        below = self.project(self.node(node.input), node.input.schema)
-        names = (node.columns.start, node.columns.end, node.columns.time)
-        rows = WindowedRows(below, window, node.time_column, node.time_type, self.zone, names)
-        whole = self.relation_of(rows, node.schema)
-        if node.time_type == "timestamp_ntz":
-            return whole
-        instant = Refusal(f"{names[2]} of {window.function} is an instant")
-        columns = {**whole.scan.columns, names[2].lower(): instant}
-        return replace(whole, scan=replace(whole.scan, columns=columns))
+        instant = Refusal(f"{node.columns.time} of {window.function} is an instant")
+        return self.windowed_here(node, instant)
 
     def groups_here(self, node: Aggregate) -> Relation:
         """Return the groups of rows."""

@@ -20,9 +20,6 @@ from planner.arrow.scan_rows import Made, filter_rows, make_column, window_proje
 from planner.catalog import Catalog
 from planner.lowering.join_conditions import push_one_sided_conditions
 from planner.lowering.relation import (
-    END,
-    START,
-    TIME,
     QueryScope,
     Relation,
     refusals_in_process,
@@ -38,6 +35,7 @@ from planner.lowering.spark_sql import (
 from planner.lowering.target import Target, write_columns
 from planner.lowering.updated_windows import is_updated
 from planner.lowering.windows import WindowsLowering
+from planner.nodes.aggregate_plans import BOUNDS, END, START, TIME
 from planner.nodes.logical import (
     COPIES,
     Aggregate,
@@ -132,7 +130,7 @@ def lower_projection(plan: Node, zone: str, types: Mapping[str, str]) -> WindowP
         zone: The session's time zone.
         types: Spark types of the global stage's output columns by name.
     """
-    return window_projection(plan, zone, {"start": START, "end": END, "time": TIME}, types)
+    return window_projection(plan, zone, types)
 
 
 @dataclass(frozen=True)
@@ -334,11 +332,10 @@ class Lowering(WindowsLowering):
         if self.labels:
             step = MeasuredStep(step, self.label(node, -1))
         expanded = self.select_all(step)
-        columns = {"start": START, "end": END, "time": TIME}
         computed = {key.name: key.expr for key in node.keys}
-        computed |= {key.name: column(columns[key.role]) for key in node.window_keys}
+        computed |= {key.name: column(BOUNDS[key.role]) for key in node.window_keys}
         computed |= {call.name: call.expr for call in node.calls}
-        window_keys: list[exp.Expr] = [column(columns[key.role]) for key in node.window_keys]
+        window_keys: list[exp.Expr] = [column(BOUNDS[key.role]) for key in node.window_keys]
         items = [alias(computed[c.name], c.name) for c in node.schema]
         group = _group([key.expr for key in node.keys] + window_keys)
         having = _having(is_updated(node.window, node.time_column, START, END))
@@ -455,8 +452,6 @@ def _group(keys: list[exp.Expr]) -> exp.Group | None:
 
 def window_column(key: WindowKey, time_type: str) -> exp.Expr:
     """Compute a window column from the global stage's start and end."""
-    if key.role == "start":
-        return column(START)
-    if key.role == "end":
-        return column(END)
-    return cast_as(last_time_before(END), time_type)
+    if key.role == "time":
+        return cast_as(last_time_before(END), time_type)
+    return column(BOUNDS[key.role])

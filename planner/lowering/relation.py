@@ -16,7 +16,7 @@ from planner.arrow.scan_rows import (
 )
 from planner.catalog import Catalog, Schema
 from planner.materialized.windows import read_alone
-from planner.nodes.aggregate_plans import AggregatePlan, merge_windows
+from planner.nodes.aggregate_plans import SLICE_END, AggregatePlan, merge_windows
 from planner.nodes.logical import Node
 from planner.sql.build import (
     is_flat_type,
@@ -47,10 +47,6 @@ from runtime.spec.text import FileSource, TextSource
 from runtime.windows import Window
 from runtime.windows.times import DAY_US
 from runtime.windows.tumble import Tumble
-
-# Names inside a plan. Columns of tables and queries never begin with a dollar sign.
-START, END, TIME = "$window_start", "$window_end", "$window_time"
-SLICE_END = "$slice_end"
 
 # Window, name and type of the time column, name of the slice end column, label
 Slicing = tuple[Window, str, str, str, str]
@@ -204,7 +200,7 @@ class RelationLowering:
         slicing = (_ONE_WINDOW, "", "timestamp_ntz", SLICE_END, "")
         local = self.local(below, keys, partials, _ONE_TIME, slicing)
         names = tuple(name for name, _ in keys)
-        aggregation = merge_windows(plans, _ONE_WINDOW, names, SLICE_END, (START, END))
+        aggregation = merge_windows(plans, _ONE_WINDOW, names)
         types = self.catalog.types_of_windows(local, aggregation.results)
         outputs = (*names, *aggregation.output_columns)
         if missing := [name for name in outputs if name not in types]:

@@ -18,11 +18,19 @@ from planner.aggregates.shared_partials import share_partials
 from planner.arrow.partials import arrow_partials
 from planner.arrow.scan_rows import Made, make_column, merged_windows, only_spark_produces
 from planner.catalog import Schema
-from planner.lowering.relation import END, SLICE_END, START, TIME, Relation, Slicing
+from planner.lowering.relation import Relation, Slicing
 from planner.lowering.select import SelectLowering
 from planner.lowering.spark_sql import expand_query
 from planner.materialized.windows import merged_types
-from planner.nodes.aggregate_plans import AggregatePlan, merge_windows
+from planner.nodes.aggregate_plans import (
+    BOUNDS,
+    END,
+    SLICE_END,
+    START,
+    TIME,
+    AggregatePlan,
+    merge_windows,
+)
 from planner.nodes.logical import Expand, NamedExpr, Node, WindowTableFunction
 from planner.nodes.physical import (
     Exchange,
@@ -57,7 +65,7 @@ from runtime.plan.local import (
 )
 from runtime.plan.nodes import MeasuredStep, SqlStep
 from runtime.plan.rows import LocalRows, RowScan, WindowedRows, grouping_sets, local_rows
-from runtime.refusal import refuse
+from runtime.refusal import Refusal, refuse
 from runtime.shown_types import shown_type
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.table import Column
@@ -185,9 +193,7 @@ class WindowsLowering(SelectLowering):
         types |= {START: "timestamp_ntz", END: "timestamp_ntz"}
         if (sets := grouping_sets(rows)) is not None:
             types[sets.id_column] = "bigint"
-        bounds = {"start": START, "end": END, "time": TIME}
-        relation = Relation(rows, merged_windows(node, self.zone, bounds, types))
-        return self.emitted(node, relation)
+        return self.emitted(node, Relation(rows, merged_windows(node, self.zone, types)))
 
     def one_phase_here(self, node: OnePhaseWindowAggregate) -> Relation:
         """Return windows of a one-phase aggregate, which need no exchange in one process."""
@@ -200,16 +206,15 @@ class WindowsLowering(SelectLowering):
         lengths = () if hidden is None else (NamedExpr(hidden, column(hidden)),)
         local = self._local_of(below, (*node.keys, *lengths), plans, (*window, ""))
         names = tuple(key.name for key in node.keys)
-        aggregation = merge_windows(plans, node.window, names, SLICE_END, (START, END))
+        aggregation = merge_windows(plans, node.window, names)
         types = self.catalog.types_of_windows(local, aggregation.results)
         outputs = (*names, *aggregation.output_columns)
         columns = [Column(name, types.get(name, "")) for name in outputs]
-        bounds = {"start": START, "end": END, "time": TIME}
-        columns += [Column(bounds[key.role], "timestamp_ntz") for key in node.window_keys]
+        columns += [Column(BOUNDS[key.role], "timestamp_ntz") for key in node.window_keys]
         rows = MergedWindows(ExchangeStep(local, names), aggregation, window_time=TIME)
         windows = self.relation_of(rows, tuple(columns)).scan
         finishes = {plan.call.name: plan.finish for plan in plans}
-        finishes |= {key.name: column(bounds[key.role]) for key in node.window_keys}
+        finishes |= {key.name: column(BOUNDS[key.role]) for key in node.window_keys}
         made: dict[str, Made] = {}
         for part in node.schema:
             is_bound = any(key.name == part.name for key in node.window_keys)
@@ -228,13 +233,17 @@ class WindowsLowering(SelectLowering):
         for part in node.input.schema:
             if part.name.lower() in partition and not is_flat_type(part.type):
                 refuse(f"only Spark can partition by {part.name}, {shown_type(part.type)}")
+        return self.windowed_here(node, only_spark_produces(node.columns.time))
+
+    def windowed_here(self, node: WindowTableFunction, instant: Refusal) -> Relation:
+        """Return rows copied into their windows. A time that is an instant is refused."""
         below = self.project(self.node(node.input), node.input.schema)
         names = (node.columns.start, node.columns.end, node.columns.time)
         rows = WindowedRows(below, node.window, node.time_column, node.time_type, self.zone, names)
         whole = self.relation_of(rows, node.schema)
         if node.time_type == "timestamp_ntz":
             return whole
-        columns = {**whole.scan.columns, names[2].lower(): only_spark_produces(names[2])}
+        columns = {**whole.scan.columns, names[2].lower(): instant}
         return replace(whole, scan=replace(whole.scan, columns=columns))
 
     def _types(self, local: LocalRows, results: Schema) -> Mapping[str, str]:
@@ -262,4 +271,4 @@ def sets_of(node: Expand) -> GroupingSets:
 
 def window_aggregation(node: GlobalWindowAggregate) -> WindowAggregation:
     """Return the merge of a window aggregate, with the plan's names for the window bounds."""
-    return merge_windows(node.plans, node.window, node.keys, node.slice_end, (START, END))
+    return merge_windows(node.plans, node.window, node.keys, node.slice_end)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from planner.materialized.form import integer_comparison
+from planner.nodes.aggregate_plans import END, START, TIME
 from runtime.plan.local import SliceLocalStep, SliceRows
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import (
@@ -70,33 +71,22 @@ def read_alone(
     return replace(local, source=source), aggregation
 
 
-@dataclass(frozen=True)
-class SliceConditions:
-    """Conditions on the slices of windows that satisfy some conditions.
-
-    Attributes:
-        on_keys: Conditions that only read group keys.
-        range_us: Exclusive lower and inclusive upper bound of the slice ends, in microseconds. None
-            means unbounded.
-    """
-
-    on_keys: tuple[Expression, ...]
-    range_us: tuple[int | None, int | None]
+# Exclusive lower and inclusive upper bound of slice ends, in microseconds; None: unbounded
+Range = tuple[int | None, int | None]
 
 
 def conditions_on_slices(
-    filters: Iterable[Expression],
-    window: Window,
-    keys: Iterable[str],
-    roles: Mapping[str, str],
-) -> SliceConditions:
+    filters: Iterable[Expression], window: Window, keys: Iterable[str]
+) -> tuple[list[Expression], Range]:
     """Translate a conjunction of conditions on windows into conditions on their slices.
 
     Args:
         filters: The conditions.
         window: The window.
         keys: Names of the group keys.
-        roles: Role (`start`, `end` or `time`) of each window column.
+
+    Returns:
+        Conditions that only read group keys, and the range of the slice ends.
     """
     names = frozenset(keys)
     on_keys: list[Expression] = []
@@ -107,10 +97,10 @@ def conditions_on_slices(
         if columns_of(term) and columns_of(term) <= names and not can_fail(term):
             on_keys.append(term)
         elif size_us is not None:
-            low, high = _bounds(term, roles, size_us)
+            low, high = _bounds(term, size_us)
             after += low
             until += high
-    return SliceConditions(tuple(on_keys), (max(after, default=None), min(until, default=None)))
+    return on_keys, (max(after, default=None), min(until, default=None))
 
 
 def over_keys(expression: Expression, keys: Mapping[str, Expression]) -> Expression:
@@ -122,7 +112,7 @@ def over_keys(expression: Expression, keys: Mapping[str, Expression]) -> Express
     return expression
 
 
-def slice_end_conditions(range_us: tuple[int | None, int | None]) -> Iterator[Expression]:
+def slice_end_conditions(range_us: Range) -> Iterator[Expression]:
     """Yield conditions for slice ends above the first and up to the second bound."""
     ends = ColumnRef(SLICE_END, "bigint")
     for function, bound in zip((">", "<="), range_us, strict=True):
@@ -130,7 +120,7 @@ def slice_end_conditions(range_us: tuple[int | None, int | None]) -> Iterator[Ex
             yield Call(function, (ends, Constant(bound, "bigint")), "boolean")
 
 
-def range_of_slices(filters: Iterable[Expression]) -> tuple[int | None, int | None]:
+def range_of_slices(filters: Iterable[Expression]) -> Range:
     """Return the intersection of the ranges that `slice_end_conditions` added to the filters."""
     bounds: dict[str, list[int]] = {">": [], "<=": []}
     for condition in filters:
@@ -141,20 +131,19 @@ def range_of_slices(filters: Iterable[Expression]) -> tuple[int | None, int | No
     return max(bounds[">"], default=None), min(bounds["<="], default=None)
 
 
-def _bounds(
-    term: Expression, roles: Mapping[str, str], size_us: int
-) -> tuple[list[int], list[int]]:
+def _bounds(term: Expression, size_us: int) -> tuple[list[int], list[int]]:
     """Return lower (exclusive) and upper (inclusive) bounds of slice ends for a condition."""
     comparison = integer_comparison(term)
     if comparison is None:
         return [], []
     function, left, bound, type_ = comparison
-    role = roles.get(left.name) if isinstance(left, ColumnRef) else None
-    if role is None or type_ != "timestamp_ntz":
+    if not isinstance(left, ColumnRef) or type_ != "timestamp_ntz":
         return [], []
-    apart = {"end": 0, "start": size_us, "time": WINDOW_TIME_LAG_US}[role]
+    apart = {END: 0, START: size_us, TIME: WINDOW_TIME_LAG_US}.get(left.name)
+    if apart is None:
+        return [], []
     low = [bound] if function in (">", ">=", "=") else []
     high = [bound] if function in ("<", "<=", "=") else []
     # The slices of a window that starts at a time end after it.
-    first = 0 if role == "start" else size_us
+    first = 0 if left.name == START else size_us
     return [time_us - first for time_us in low], [time_us + apart for time_us in high]

@@ -13,6 +13,12 @@ from runtime.spec.aggregates import Accumulator, Average, WindowAggregation
 from runtime.spec.table import Column
 from runtime.windows import Window
 
+# Names inside a plan. Columns of tables and queries never begin with a dollar sign.
+START, END, TIME = "$window_start", "$window_end", "$window_time"
+SLICE_END = "$slice_end"
+# Columns of merged windows by role
+BOUNDS = {"start": START, "end": END, "time": TIME}
+
 
 @dataclass(frozen=True)
 class Partial:
@@ -54,8 +60,7 @@ def merge_windows(
     plans: Iterable[AggregatePlan],
     window: Window,
     keys: tuple[str, ...],
-    slice_end: str,
-    bounds: tuple[str, str],
+    slice_end: str = SLICE_END,
 ) -> WindowAggregation:
     """Return the global stage of some plans.
 
@@ -64,12 +69,11 @@ def merge_windows(
         window: Window.
         keys: Names of the group keys.
         slice_end: Name of the column with the slice end of a partial.
-        bounds: Names of the columns for window start and end.
     """
     plans = tuple(plans)
     accumulators = tuple(part for plan in plans for part in plan.accumulators)
     averages = tuple(average for plan in plans for average in plan.averages)
-    return WindowAggregation(window, keys, slice_end, accumulators, *bounds, averages)
+    return WindowAggregation(window, keys, slice_end, accumulators, START, END, averages)
 
 
 def partials_by_column(plans: Iterable[AggregatePlan]) -> dict[str, Partial]:

@@ -10,8 +10,9 @@ from sqlglot import exp
 
 from planner.aggregates.calls import count_of_copies
 from planner.aggregates.functions import plan_aggregate
-from planner.aggregates.phases import SLICE_END, two_phases
+from planner.aggregates.phases import two_phases
 from planner.aggregates.shared_partials import share_partials
+from planner.nodes.aggregate_plans import SLICE_END
 from planner.nodes.logical import (
     Aggregate,
     AggregateCall,

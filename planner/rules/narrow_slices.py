@@ -18,8 +18,6 @@ from planner.nodes.physical import Exchange, GlobalWindowAggregate, SliceScan
 from planner.optimizer import Options
 from runtime.refusal import Refusal, Refused
 
-_BOUNDS = {"start": "$window_start", "end": "$window_end", "time": "$window_time"}
-
 
 def narrow_slices(node: Node, options: Options) -> Node | Refusal | None:
     """Skip stored slices that a condition on windows or keys excludes.
@@ -53,23 +51,17 @@ def narrow_slices(node: Node, options: Options) -> Node | Refusal | None:
         return None
     (scan,) = windows.input.inputs
     assert isinstance(scan, SliceScan)
-    bounds = (_BOUNDS["start"], _BOUNDS["end"])
-    merged = merge_windows(windows.plans, windows.window, windows.keys, windows.slice_end, bounds)
+    merged = merge_windows(windows.plans, windows.window, windows.keys, windows.slice_end)
     types = merged_types(scan.rows, merged.results)
     try:
-        window_rows = rows_of_windows(node, options.time_zone, _BOUNDS, types)
+        window_rows = rows_of_windows(node, options.time_zone, types)
     except Refused:
         return None
-    roles = {name: role for role, name in _BOUNDS.items()}
-    conditions = conditions_on_slices(window_rows.filters, windows.window, windows.keys, roles)
+    conditions, bounds = conditions_on_slices(window_rows.filters, windows.window, windows.keys)
     keys = dict(scan.rows.keys)
-    on_keys = [over_keys(item, keys) for item in conditions.on_keys]
+    on_keys = [over_keys(item, keys) for item in conditions]
     existing = scan.rows.filters
-    more = [
-        item
-        for item in (*on_keys, *slice_end_conditions(conditions.range_us))
-        if item not in existing
-    ]
+    more = [item for item in (*on_keys, *slice_end_conditions(bounds)) if item not in existing]
     if not more:
         return None
     filters = (*existing, *more)
@@ -82,7 +74,7 @@ def narrow_slices(node: Node, options: Options) -> Node | Refusal | None:
     tail = scan.rows.tail
     if tail is not None:
         of_rows = dict(tail.keys)
-        on_rows = (over_keys(item, of_rows) for item in conditions.on_keys)
+        on_rows = (over_keys(item, of_rows) for item in conditions)
         tail = replace(tail, filters=(*tail.filters, *on_rows))
     rows = replace(scan.rows, files=source, filters=filters, tail=tail)
     narrowed = replace(scan, rows=rows)

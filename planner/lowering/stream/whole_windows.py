@@ -19,11 +19,10 @@ from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Catalog
 from planner.lowering.join_conditions import push_one_sided_conditions
 from planner.lowering.plan import Labels
-from planner.lowering.relation import END, START
 from planner.lowering.spark_sql import select_from
 from planner.lowering.stream.rows import OperatorLowering, OperatorRows, StreamPlace, WholeWindows
 from planner.lowering.stream.select import EPOCH
-from planner.nodes.aggregate_plans import merge_windows
+from planner.nodes.aggregate_plans import SLICE_END, merge_windows
 from planner.nodes.logical import (
     Aggregate,
     NamedExpr,
@@ -69,7 +68,7 @@ from runtime.spec.expressions import Expression
 from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK, StreamSource
 from runtime.windows.tumble import Tumble
 
-_AT, _SLICE_END = "$at", "$slice_end"
+_AT = "$at"
 # All rows of a task are in this window.
 _ONE_WINDOW = Tumble(3_600_000_000)
 
@@ -175,10 +174,10 @@ class WholeWindowsLowering(OperatorLowering):
             _ONE_WINDOW,
             _AT,
             "timestamp_ntz",
-            _SLICE_END,
+            SLICE_END,
         )
         names = tuple(key.name for key in node.keys)
-        aggregation = merge_windows(shared, _ONE_WINDOW, names, _SLICE_END, (START, END))
+        aggregation = merge_windows(shared, _ONE_WINDOW, names)
         step = StreamRegroupStep(local, aggregation, self.label(node))
         self.steps_on_windows[id(node)] = step
         grouped = self.select_all(step)
