@@ -16,6 +16,7 @@ from planner.nodes.logical import (
     WindowTableFunction,
     columns_of,
     in_windows,
+    plain_items,
 )
 from planner.sql.build import alias, cast_as, column, is_timestamp, to_sql
 from planner.sql.intervals import fold_interval, is_in_weeks
@@ -224,13 +225,7 @@ def _time_of(time: Column, schema: Schema) -> str:
 
 def date_as_midnight(source: Node, date: Column) -> tuple[Node, Column]:
     """Return the data with a DATE column as the TIMESTAMP of its midnight, and that column."""
-    time = replace(date, type="timestamp_ntz")
-    schema = tuple(time if col == date else col for col in source.schema)
-    items = tuple(
-        NamedExpr(c.name, cast_as(column(c.name), c.type) if c == time else column(c.name))
-        for c in schema
-    )
-    return Project(schema, source, items), time
+    return _cast_column(source, date.name, "timestamp_ntz"), replace(date, type="timestamp_ntz")
 
 
 def with_date(node: WindowTableFunction, date: str | None) -> Node:
@@ -240,14 +235,17 @@ def with_date(node: WindowTableFunction, date: str | None) -> Node:
         node: The window function, whose column `date` is the TIMESTAMP of midnight.
         date: Name of the column. None if it is a TIMESTAMP in the data.
     """
-    if date is None:
-        return node
-    schema = tuple(replace(c, type="date") if c.name == date else c for c in node.schema)
-    items = tuple(
-        NamedExpr(c.name, cast_as(column(c.name), "date") if c.name == date else column(c.name))
-        for c in schema
+    return node if date is None else _cast_column(node, date, "date")
+
+
+def _cast_column(node: Node, name: str, type_: str) -> Project:
+    """Return the columns of a node with another type for one."""
+    schema = tuple(replace(c, type=type_) if c.name == name else c for c in node.schema)
+    items = (
+        NamedExpr(c.name, cast_as(column(name), type_)) if c.name == name else item
+        for c, item in zip(schema, plain_items(schema), strict=True)
     )
-    return Project(schema, node, items)
+    return Project(schema, node, tuple(items))
 
 
 def reading_date(select: exp.Select, date: str) -> exp.Select:

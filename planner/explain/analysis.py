@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from planner.explain.document import (
     Analysis,
-    Figures,
     MicroBatches,
     QueryDocument,
     SourceEntry,
@@ -67,8 +66,8 @@ def _operators(tree: Tree, analysis: Analysis) -> list[list[str]]:
                 _number(figures.rows_in),
                 _number(figures.rows_out),
                 "" if figures.bytes_out is None else size_text(figures.bytes_out),
-                _time(figures),
-                _memory(figures),
+                "" if figures.seconds is None else seconds_text(figures.seconds),
+                size_text(figures.peak_memory_bytes) if figures.peak_memory_bytes else "",
             ]
         )
         inputs = operators[name].inputs
@@ -80,16 +79,7 @@ def _operators(tree: Tree, analysis: Analysis) -> list[list[str]]:
     return rows
 
 
-def _time(figures: Figures) -> str:
-    if figures.seconds is None:
-        return ""
-    return seconds_text(figures.seconds)
-
-
-def _memory(figures: Figures) -> str:
-    if not figures.peak_memory_bytes:
-        return ""
-    return size_text(figures.peak_memory_bytes)
+_DROPPED = {"rows_without_time": "without a time skipped", "rows_filtered_out": "filtered out"}
 
 
 def _reductions(tree: Tree, analysis: Analysis) -> list[str]:
@@ -103,12 +93,9 @@ def _reductions(tree: Tree, analysis: Analysis) -> list[str]:
                 f"{entry.name}: {count_text(n_rows, 'rows')} aggregated into "
                 f"{count_text(rows_out, 'partials')}, {figures.reduction:,.1f} rows per partial"
             )
-        dropped = figures.counters.get("rows_without_time", 0)
-        if dropped:
-            reductions.append(f"{entry.name}: {count_text(dropped, 'rows')} without a time skipped")
-        filtered = figures.counters.get("rows_filtered_out", 0)
-        if filtered:
-            reductions.append(f"{entry.name}: {count_text(filtered, 'rows')} filtered out")
+        for counter, fate in _DROPPED.items():
+            if dropped := figures.counters.get(counter):
+                reductions.append(f"{entry.name}: {count_text(dropped, 'rows')} {fate}")
     return reductions
 
 

@@ -97,6 +97,14 @@ def replace_call(call: exp.Expr, new: exp.Expr) -> None:
     call.replace(new)
 
 
+def with_wrappers(call: exp.Expr) -> exp.Expr:
+    """Return the outermost of a call's FILTER, RESPECT NULLS and OVER."""
+    wrappers = exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.Window
+    while isinstance(call.parent, wrappers) and call.arg_key == "this":
+        call = call.parent
+    return call
+
+
 def is_whole_star(expr: exp.Expr) -> bool:
     """Return whether the expression is `*` without EXCEPT or the like."""
     return isinstance(expr, exp.Star) and not any(expr.args.values())

@@ -20,6 +20,7 @@ from planner.sql.build import (
     is_number_literal,
     literal,
     replace_call,
+    with_wrappers,
 )
 from planner.sql.nodes import KeywordCall
 from planner.sql.render import RAW, RAW_VALUE
@@ -52,7 +53,7 @@ def rewrite_meanings(tree: exp.Expr) -> bool:
         old: exp.Expr = node
         if isinstance(node, exp.Anonymous) and isinstance(node.this, str):
             rewrite = _CALLS.get(node.name.upper())
-            old = _with_wrappers(node) if rewrite is _array_agg else node
+            old = with_wrappers(node) if rewrite is _array_agg else node
             new = rewrite(node) if rewrite is not None else None
         elif isinstance(node, KeywordCall):
             new = _keyword_call(node)
@@ -244,7 +245,7 @@ def _array_agg(call: exp.Anonymous) -> exp.Expr | None:
     (value,) = call.expressions
     is_distinct = isinstance(value, exp.Distinct)
     item = value.expressions[0] if isinstance(value, exp.Distinct) else value
-    outer = _with_wrappers(call)
+    outer = with_wrappers(call)
     if any(isinstance(node, exp.IgnoreNulls) for node in (item, *outer.find_all(exp.IgnoreNulls))):
         return None
     item = item.this if isinstance(item, exp.RespectNulls) else item
@@ -258,14 +259,6 @@ def _array_agg(call: exp.Anonymous) -> exp.Expr | None:
     values = function_call("TRANSFORM", collected, _lambda(field))
     has_rows = exp.GT(this=function_call("SIZE", collected), expression=literal(0))
     return case_when(has_rows, values)
-
-
-def _with_wrappers(call: exp.Expr) -> exp.Expr:
-    """Return the outermost of a call's FILTER, RESPECT NULLS and OVER."""
-    wrappers = exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.Window
-    while isinstance(call.parent, wrappers) and call.arg_key == "this":
-        call = call.parent
-    return call
 
 
 def _unix_timestamp(call: exp.Anonymous) -> exp.Expr | None:

@@ -17,6 +17,7 @@ from planner.sql.build import (
     literal,
     replace_call,
     to_sql,
+    with_wrappers,
 )
 from planner.sql.flink_meanings import LENGTH
 from planner.sql.nodes import error_at
@@ -58,7 +59,7 @@ def rewrite_by_type(select: exp.Select, type_of: TypeOf, sql: str) -> bool:
         has_any = True
         outer = node
         if isinstance(node, exp.Anonymous) and node.name.upper() == "AVG":
-            outer = _with_wrappers(node)
+            outer = with_wrappers(node)
         new.meta.update({key: value for key, value in outer.meta.items() if key != RAW})
         replace_call(outer, new)
     return has_any
@@ -232,17 +233,10 @@ def _average(node: exp.Anonymous, kind: str) -> exp.Expr | None:
     return cast_as(average, f"decimal({_WIDEST}, {max(6, scale)})")
 
 
-def _with_wrappers(node: exp.Expr) -> exp.Expr:
-    """Return the outermost of a call's FILTER and OVER."""
-    while isinstance(node.parent, exp.Filter | exp.Window) and node.arg_key == "this":
-        node = node.parent
-    return node
-
-
 def _like(node: exp.Anonymous, name: str) -> exp.Expr:
     """Build another aggregate of the same values, with the same FILTER and OVER."""
     before = node.this
     node.set("this", name)
-    copy = _with_wrappers(node).copy()
+    copy = with_wrappers(node).copy()
     node.set("this", before)
     return copy

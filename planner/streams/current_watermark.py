@@ -36,7 +36,7 @@ def watermarked_stream(plan: Node, catalog: Catalog, span: TextSpan | None = Non
         StreamRefusal: Spark tracks no watermark for the calls, because the plan has windows, reads
             several streams, or the argument is not the time column of a watermark.
     """
-    if not all(isinstance(node, SqlQuery | TableScan) for node in _nodes(plan)):
+    if not all(isinstance(node, SqlQuery | TableScan) for node in plan.walk()):
         raise StreamRefusal(
             f"{_CALL} is not supported in a query with windows, which have their own watermarks",
             f"write late rows to a table with the option '{LATE_ROWS}' = '...'; {_HINT}",
@@ -82,13 +82,7 @@ def watermarked_stream(plan: Node, catalog: Catalog, span: TextSpan | None = Non
 
 def _calls(plan: Node) -> Iterator[tuple[SqlQuery, exp.Expr]]:
     """Yield the queries of a plan with the arguments of their calls."""
-    for node in _nodes(plan):
+    for node in plan.walk():
         if isinstance(node, SqlQuery):
             for _, argument in current_watermarks(node.query):
                 yield node, argument
-
-
-def _nodes(plan: Node) -> Iterator[Node]:
-    yield plan
-    for child in plan.inputs:
-        yield from _nodes(child)

@@ -41,7 +41,6 @@ class Located:
         start: Index of its first character in the text.
         end: Index after its last character.
         column: Column of its first character, from 0.
-        is_quoted: Whether it is a text in quotes or a block.
     """
 
     value: Scalar | list[Located] | dict[str, Located]
@@ -49,7 +48,6 @@ class Located:
     start: int = 0
     end: int = 0
     column: int = 0
-    is_quoted: bool = False
 
     @property
     def plain(self) -> object:
@@ -90,7 +88,6 @@ def _located(path: Path, node: yaml.Node, within: frozenset[int] = frozenset()) 
         raise CaseFileError(f"{path}:{node.start_mark.line + 1}: an alias contains itself")
     within |= {id(node)}
     value: Scalar | list[Located] | dict[str, Located]
-    is_quoted = False
     match node:
         case yaml.MappingNode():
             value = {}
@@ -104,10 +101,9 @@ def _located(path: Path, node: yaml.Node, within: frozenset[int] = frozenset()) 
         case yaml.SequenceNode():
             value = [_located(path, item, within) for item in node.value]
         case _:
-            is_quoted = node.style is not None
-            value = node.value if is_quoted else _scalar(node.value)
+            value = _scalar(node.value) if node.style is None else node.value
     start, end = node.start_mark, node.end_mark
-    return Located(value, start.line + 1, start.index, end.index, start.column, is_quoted)
+    return Located(value, start.line + 1, start.index, end.index, start.column)
 
 
 def _scalar(text: str) -> Scalar:

@@ -28,6 +28,7 @@ from planner.binder.joins.stream_rows import (
     JoinWords,
     check_times,
     is_plain_relation,
+    refuser,
     side_of_rows,
 )
 from planner.binder.relations import Relations, Scope
@@ -51,10 +52,10 @@ from planner.sql.build import (
     identifier,
     named_query,
     seconds,
+    star_leaves_out,
 )
 from planner.sql.intervals import fold_interval
 from planner.sql.nodes import span_of
-from planner.streams.refusals import BATCH, StreamRefusal
 from planner.streams.tables import stream_named, streams_of
 from runtime.errors import AnalysisError
 from runtime.spec.stream import UNTIMED
@@ -180,17 +181,13 @@ def _check(
     time_zone: str,
 ) -> None:
     """Refuse an interval join that cannot be computed in windows."""
-
-    def refuse(message: str, hint: str) -> StreamRefusal:
-        refusal = StreamRefusal(message, f"{hint}; {BATCH}", span_of(interval.place))
-        return refusal.place_in(relations.sql)
-
+    refuse = refuser(interval.place, relations.sql)
     if words not in _INNER | _LEFT | _RIGHT:
         raise refuse(
             f"a {words} JOIN of two streams within an interval is not supported",
             "use UNION ALL of a LEFT JOIN and a LEFT ANTI JOIN from the other side",
         )
-    if any(item.is_star and not _is_plain_star(item) for item in select.expressions):
+    if any(item.is_star and star_leaves_out(item) != frozenset() for item in select.expressions):
         raise refuse(
             "a join of two streams within an interval does not support * with modifiers",
             "list the columns",
@@ -373,12 +370,6 @@ def _rows_of(node: WindowTableFunction, side: Side, relations: Relations) -> exp
 
 
 # -- the select list -------------------------------------------------------------------------------
-
-
-def _is_plain_star(item: exp.Expr) -> bool:
-    """Return whether an item is `*` or `t.*` without modifiers."""
-    star = item.this if isinstance(item, exp.Column) else item
-    return not any(star.args.get(key) for key in ("except_", "replace", "rename"))
 
 
 def _without_windows(

@@ -15,8 +15,9 @@ from planner.binder.relations import Relations, Scope
 from planner.catalog import Catalog
 from planner.nodes.logical import VersionJoin, WindowAggregate, WindowJoin, WindowTableFunction
 from planner.sql.build import select_all_from
+from planner.sql.nodes import span_of
 from planner.sql.parts import has_other_parts
-from planner.streams.refusals import StreamRefusal
+from planner.streams.refusals import BATCH, StreamRefusal
 from planner.streams.time_columns import check_time
 from runtime.shown_types import shown_type
 from runtime.spec.table import Column
@@ -48,6 +49,15 @@ class JoinWords:
     by: str
     never: str
     use: str
+
+
+def refuser(place: exp.Expr, sql: str) -> Refuse:
+    """Return a function that returns errors at a place of the statement."""
+
+    def refuse(message: str, hint: str) -> StreamRefusal:
+        return StreamRefusal(message, f"{hint}; {BATCH}", span_of(place)).place_in(sql)
+
+    return refuse
 
 
 def is_plain_relation(source: exp.Expr) -> bool:

@@ -13,7 +13,14 @@ from sqlglot import exp
 
 from planner.binder.joins.changes import is_change_column, time_of_change
 from planner.binder.joins.sides import Side, Sides
-from planner.binder.joins.stream_rows import EXTRAS, JoinWords, Refuse, check_times, side_of_rows
+from planner.binder.joins.stream_rows import (
+    EXTRAS,
+    JoinWords,
+    Refuse,
+    check_times,
+    refuser,
+    side_of_rows,
+)
 from planner.binder.joins.window_join import select_above
 from planner.binder.relations import Relations, Scope
 from planner.catalog import Schema, VersionedTable, column_named
@@ -38,7 +45,6 @@ from planner.sql.build import (
     union_all,
 )
 from planner.sql.nodes import span_of
-from planner.streams.refusals import BATCH, StreamRefusal
 from planner.streams.tables import streams_of
 from runtime.refusal import Refused
 from runtime.spec.filling import VersionJoining
@@ -117,11 +123,7 @@ def bind_version_join(
     if not marks:
         return None
     join, mark = joins[0], marks[0]
-
-    def refuse(message: str, hint: str) -> StreamRefusal:
-        refusal = StreamRefusal(message, f"{hint}; {BATCH}", span_of(mark.at))
-        return refusal.place_in(relations.sql)
-
+    refuse = refuser(mark.at, relations.sql)
     source = select.args.get("from_")
     if len(marks) > 1 or _MARK not in join.meta or source is None:
         raise refuse(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.binder.joins.sides import Side, Sides
+from planner.binder.joins.stream_rows import EXTRAS
 from planner.binder.relations import Relations, Scope
 from planner.catalog import Schema
 from planner.nodes.logical import INTERVAL_COLUMNS, Node
@@ -50,8 +51,7 @@ def bind_join(select: exp.Select, relations: Relations, scope: Scope) -> exp.Sel
     """
     joins = select.args.get("joins") or []
     source = select.args.get("from_")
-    extras = ("laterals", "pivots", "match", "sample")
-    if source is None or not joins or any(select.args.get(key) for key in extras):
+    if source is None or not joins or any(select.args.get(key) for key in EXTRAS):
         return None
     join = joins[0]
     left = side_of(source.this, relations, scope)

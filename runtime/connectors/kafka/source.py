@@ -106,13 +106,6 @@ class _Part(InputPartition):
     range: Range
 
 
-@dataclass
-class SentMessages(WriterCommitMessage):
-    """Number of messages that a task has sent."""
-
-    n_messages: int
-
-
 @contextmanager
 def _about(reading: Reading) -> Iterator[None]:
     """Add the table name to errors in a worker."""
@@ -285,10 +278,12 @@ class _Sender:
         writing = Writing.of(self._option)
         config, topic, name = writing.config, writing.topic, writing.transaction
         retries, table = writing.retries, writing.table
-        if not name:
-            return SentMessages(send(config, topic, iterator, retries, table))
-        reader, batch = writing.consumer, writing.batch
-        return SentMessages(send_once(config, reader, topic, name, batch, iterator, retries, table))
+        if name:
+            reader, batch = writing.consumer, writing.batch
+            send_once(config, reader, topic, name, batch, iterator, retries, table)
+        else:
+            send(config, topic, iterator, retries, table)
+        return WriterCommitMessage()
 
 
 class _BatchWriter(_Sender, DataSourceArrowWriter):
