@@ -11,7 +11,7 @@ name, so that `l.v` and `x.*` keep their meaning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -37,7 +37,7 @@ from planner.sql.build import (
     union_all,
 )
 from planner.sql.nodes import WindowFunctionCall
-from planner.sql.parts import has_other_parts
+from planner.sql.parts import has_other_parts, own_clauses
 
 # Function that returns the columns of a query, or None if they are unknown
 SchemaOf = Callable[[exp.Query], Schema | None]
@@ -267,8 +267,7 @@ def _can_rename(query: exp.Select, left: _Side, name: str, outputs: Schema) -> b
 
 def _parts(query: exp.Select) -> list[exp.Expr]:
     """Return the clauses of a SELECT except its relations."""
-    parts: Iterator[exp.Expr] = query.iter_expressions()
-    return [part for part in parts if part.arg_key not in ("from_", "joins", "with_")]
+    return [part for part in own_clauses(query) if part.arg_key != "joins"]
 
 
 def _right_rows(

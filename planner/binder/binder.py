@@ -7,9 +7,10 @@ surrounding text unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from sqlglot import exp
 
@@ -147,7 +148,7 @@ def bind(
         if isinstance(error, PlacedError):
             error.place_in(sql)
         # Spark rejects subqueries over streams with one general error: check for them first.
-        refused = refuse_subquery(original, lambda t: stream_named(t, catalog) is not None)
+        refused = refuse_subquery(original, binder.is_stream)
         if refused is not None and error.kind is ErrorKind.SUBQUERY:
             raise refused.place_in(sql) from error
         error = hint_at_window_name(error, original, sql)
@@ -276,13 +277,10 @@ class _Binder(Relations):
 
     def _names_of(self, queries: Iterable[exp.Query], scope: Scope) -> frozenset[str]:
         """Return the column names of the queries, skipping those that cannot be bound alone."""
-        names: set[str] = set()
         self._checks_quotes = False  # the originals are checked when they are lifted
-        for query in queries:
-            with suppress(AnalysisError):
-                names.update(column.name for column in self.bind_query(query, scope).schema)
+        names = frozenset(c.name for query in queries for c in self.columns(query, scope) or ())
         self._checks_quotes = True
-        return frozenset(names)
+        return names
 
     def _lift_joins_and_ranks(self, query: exp.Select, scope: Scope) -> exp.Select:
         """Turn joins of windows and rankings inside windows into nodes."""
@@ -339,11 +337,8 @@ class _Binder(Relations):
         """Return the query with QUALIFY turned into a condition around it."""
 
         def input_names() -> set[str]:
-            read = select_from_same(query, [exp.Star()])
-            try:
-                return {c.name.lower() for c in self.bind_query(read, scope).schema}
-            except AnalysisError:
-                return set()  # Spark reports the error
+            schema = self.columns(select_from_same(query, [exp.Star()]), scope)
+            return {c.name.lower() for c in schema or ()}
 
         qualify = query.args.get("qualify")
         if self.strict and qualify is not None and not qualify.find(exp.Window):
@@ -360,42 +355,31 @@ class _Binder(Relations):
         if query.find(exp.Lateral) is None and not query.args.get("joins"):
             return
         reads_streams = self._reads_streams(query)
-        if rewrite_as_of_joins(
-            query,
-            self._schema_of(scope),
-            "" if self._views else self.sql,
-            reads_streams=reads_streams,
-        ):
+        schema_of = partial(self.columns, scope=scope)
+        sql = "" if self._views else self.sql
+        if rewrite_as_of_joins(query, schema_of, sql, reads_streams=reads_streams):
             self.rewritten = True
         if query.find(exp.Lateral) is None:
             return
-
-        def names_of(select: exp.Select) -> frozenset[str] | None:
-            try:
-                return frozenset(c.name.lower() for c in self.bind_query(select, scope).schema)
-            except AnalysisError:
-                return None  # Spark reports the error
-
-        if not reads_streams and join_as_of(query, self._schema_of(scope)):
+        if not reads_streams and join_as_of(query, schema_of):
             self.rewritten = True
-        elif join_laterals(query, names_of, lambda t: stream_named(t, self.catalog) is not None):
+        elif join_laterals(query, schema_of, self.is_stream):
             self.rewritten = True
 
     def _reads_streams(self, query: exp.Select) -> bool:
         """Return whether a SELECT or one of its parts reads a stream."""
-        tables = query.find_all(exp.Table)
-        return any(stream_named(table, self.catalog) is not None for table in tables)
+        return any(map(self.is_stream, query.find_all(exp.Table)))
 
-    def _schema_of(self, scope: Scope) -> Callable[[exp.Query], Schema | None]:
-        """Return a function that returns the columns of a query, or None if it is invalid."""
+    def is_stream(self, table: exp.Table) -> bool:
+        """Return whether a table is a stream."""
+        return stream_named(table, self.catalog) is not None
 
-        def schema_of(query: exp.Query) -> Schema | None:
-            try:
-                return self.bind_query(query.copy(), scope).schema
-            except AnalysisError:
-                return None  # Spark reports the error
-
-        return schema_of
+    def columns(self, query: exp.Query, scope: Scope) -> Schema | None:
+        """Return the columns of a query, or None if it cannot be bound alone."""
+        try:
+            return self.bind_query(query.copy(), scope).schema
+        except AnalysisError:
+            return None  # Spark reports the error
 
     def _type_of(self, expr: exp.Expr, select: exp.Select, scope: Scope) -> str | None:
         """Return Spark's type of an expression over the rows of a SELECT, or None if unknown."""

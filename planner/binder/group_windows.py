@@ -23,7 +23,7 @@ from planner.binder.grouping_sets import has_groupings
 from planner.sql.build import alias, column, identifier, select_items, to_sql
 from planner.sql.intervals import fold_interval
 from planner.sql.nodes import GROUP_WINDOW_COLUMNS, WindowFunctionCall, copy_place, error_at
-from planner.sql.parts import has_other_parts, select_from_same
+from planner.sql.parts import has_other_parts, own_nodes, select_from_same
 from runtime.errors import AnalysisError
 from runtime.windows import FUNCTIONS
 
@@ -97,8 +97,7 @@ def _parts_of(select: exp.Select, clauses: tuple[str, ...]) -> list[exp.Expr]:
 def _calls_in(select: exp.Select, clauses: tuple[str, ...]) -> Iterator[exp.Anonymous]:
     """Yield the function calls in some clauses, except in subqueries."""
     for part in _parts_of(select, clauses):
-        nodes = part.walk(prune=lambda node: isinstance(node, exp.Query))
-        yield from [node for node in nodes if isinstance(node, exp.Anonymous)]
+        yield from [node for node in own_nodes([part]) if isinstance(node, exp.Anonymous)]
 
 
 def _refuse_misplaced(select: exp.Select, window: exp.Anonymous | None, sql: str) -> None:

@@ -11,16 +11,14 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in
+from planner.binder.as_of import SchemaOf
 from planner.sql.build import bare_column, column, conjunction, conjuncts, has_only
 from planner.sql.nodes import WindowFunctionCall, name_of_columns
-from planner.sql.parts import GENERATORS, PLAIN_SELECT, lone_source
-
-# Returns the lower-case column names of a SELECT's result, or None if unknown
-NamesOf = Callable[[exp.Select], frozenset[str] | None]
+from planner.sql.parts import PLAIN_SELECT, lone_source, makes_rows, select_from_same
 
 
 def join_laterals(
-    query: exp.Select, names_of: NamesOf, is_stream: Callable[[exp.Table], bool]
+    query: exp.Select, schema_of: SchemaOf, is_stream: Callable[[exp.Table], bool]
 ) -> bool:
     """Rewrite, in place, LATERAL over streams as joins; return whether there were any.
 
@@ -29,7 +27,7 @@ def join_laterals(
 
     Args:
         query: A SELECT.
-        names_of: Function that returns the columns of a SELECT without conditions.
+        schema_of: Function that returns the columns of a SELECT without conditions.
         is_stream: Whether a table is a stream. Other LATERAL subqueries are left to Spark.
     """
     changed = False
@@ -42,7 +40,7 @@ def join_laterals(
             and not lateral.alias_column_names
             and any(map(is_stream, inner.find_all(exp.Table)))
         ):
-            conditions = _without_correlation(inner, lateral.alias, names_of)
+            conditions = _without_correlation(inner, lateral.alias, schema_of)
             if conditions is None:
                 continue
             on = join.args.get("on")
@@ -57,7 +55,9 @@ def join_laterals(
     return changed
 
 
-def _without_correlation(inner: exp.Select, name: str, names_of: NamesOf) -> list[exp.Expr] | None:
+def _without_correlation(
+    inner: exp.Select, name: str, schema_of: SchemaOf
+) -> list[exp.Expr] | None:
     """Remove, in place, the conditions of a SELECT that read outer columns.
 
     Returns:
@@ -71,10 +71,10 @@ def _without_correlation(inner: exp.Select, name: str, names_of: NamesOf) -> lis
     if isinstance(source, WindowFunctionCall) and not source.alias:
         data = source.args["data"]
         own_names = {name_of_columns(data).lower()} if isinstance(data, exp.Table) else set()
-    read = exp.Select(expressions=[exp.Star()], from_=inner.args["from_"].copy())
-    names = names_of(read)
-    if names is None:
+    schema = schema_of(select_from_same(inner, [exp.Star()], ["from_"]))
+    if schema is None:
         return None
+    names = frozenset(c.name.lower() for c in schema)
 
     def is_own(col: exp.Column) -> bool:
         # The name before the point is a table or a struct.
@@ -120,8 +120,7 @@ def _outputs(inner: exp.Select, names: frozenset[str]) -> dict[str, str] | None:
             outputs |= {name: name for name in names}
             continue
         value = item.unalias()
-        makes_rows = any(c.name.upper() in GENERATORS for c in value.find_all(exp.Anonymous))
-        if makes_rows or aggregates_in(value) or any(value.find_all(exp.Window, exp.Query)):
+        if makes_rows(value) or aggregates_in(value) or any(value.find_all(exp.Window, exp.Query)):
             return None
         plain = bare_column(value)
         if plain is not None:

@@ -22,7 +22,7 @@ from planner.sql.build import (
     relation,
 )
 from planner.sql.nodes import copy_place, span_of
-from planner.sql.parts import lone_source
+from planner.sql.parts import lone_source, own_clauses
 from runtime.errors import AnalysisError
 from runtime.refusal import refuse
 from runtime.spec.table import Column
@@ -97,8 +97,7 @@ def bind_rank(outer: exp.Select, relations: Relations, scope: Scope) -> exp.Sele
 
 
 def _has_subqueries(select: exp.Select) -> bool:
-    parts = (part for part in select.iter_expressions() if part.arg_key not in ("from_", "with_"))
-    return any(part.find(exp.Query) for part in parts)
+    return any(part.find(exp.Query) for part in own_clauses(select))
 
 
 def _ranked_query(

@@ -21,6 +21,7 @@ from planner.nodes.logical import (
 from planner.sql.build import alias, cast_as, column, is_timestamp, to_sql
 from planner.sql.intervals import fold_interval, is_in_weeks
 from planner.sql.nodes import WINDOW_COLUMNS, WindowFunctionCall, error_at, position_of, span_of
+from planner.sql.parts import own_clauses
 from planner.sql.render import SparkSql
 from runtime.errors import AnalysisError, ErrorKind, nearest
 from runtime.shown_types import shown_type
@@ -256,10 +257,7 @@ def reading_date(select: exp.Select, date: str) -> exp.Select:
     """
     select = select.copy()
     outputs = {item.alias_or_name.lower() for item in select.selects}
-    parts: list[exp.Expr] = list(select.iter_expressions())
-    for part in parts:
-        if part.arg_key in ("from_", "with_"):
-            continue
+    for part in list(own_clauses(select)):
         reads = [
             read
             for read in part.find_all(exp.Column)

@@ -16,14 +16,14 @@ from planner.aggregates.calls import with_filters_inside
 from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.shared_partials import share_partials
 from planner.arrow.expressions import to_arrow_expression
-from planner.arrow.scan_rows import Made, filter_rows, make_column, window_projection
+from planner.arrow.scan_rows import Made, filter_rows, make_column
 from planner.catalog import Catalog
 from planner.lowering.join_conditions import push_one_sided_conditions
 from planner.lowering.relation import (
     QueryScope,
     Relation,
     refusals_in_process,
-    renamed_as,
+    renamed,
 )
 from planner.lowering.spark_sql import (
     expand_query,
@@ -72,7 +72,6 @@ from planner.sql.build import (
 from planner.sql.names import gather_ctes
 from planner.sql.parts import lateral_queries, replace_table
 from planner.streams.ranked_rows import rank_order, ranking
-from runtime.plan.exchange import WindowProjection
 from runtime.plan.in_process import InProcessStep
 from runtime.plan.nodes import MeasuredStep, PlanNode, SqlStep
 from runtime.plan.rows import FilledRows, JoinedRows, RankedRows, RepeatedRows, WindowedRows
@@ -120,17 +119,6 @@ def lower_in_process(
         if target is not None:
             rows, schema = write_columns(rows, schema, target, zone)
         return InProcessStep(lowering.project(rows, schema), schema)
-
-
-def lower_projection(plan: Node, zone: str, types: Mapping[str, str]) -> WindowProjection | None:
-    """Return the projection above the last merged windows, if workers can compute it.
-
-    Args:
-        plan: A physical plan.
-        zone: The session's time zone.
-        types: Spark types of the global stage's output columns by name.
-    """
-    return window_projection(plan, zone, types)
 
 
 @dataclass(frozen=True)
@@ -345,7 +333,9 @@ class Lowering(WindowsLowering):
 
     def _query_here(self, node: SqlQuery) -> Relation:
         whole = self.select(node.query, QueryScope(dict(node.relations)))
-        return renamed_as(whole, node.schema)
+        if len(whole.scan.schema) != len(node.schema):
+            refuse("Spark expands its select list")
+        return renamed(whole, node.schema)
 
     def _filter_here(self, node: Filter) -> Relation:
         below = self.node(node.input)

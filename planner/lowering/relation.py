@@ -222,13 +222,6 @@ def renamed(relation: Relation, schema: Schema) -> Relation:
     return replace(relation, scan=replace(relation.scan, schema=schema, columns=columns))
 
 
-def renamed_as(relation: Relation, schema: Schema) -> Relation:
-    """Return the relation of a whole query with the names of its schema."""
-    if len(relation.scan.schema) != len(schema):
-        refuse("Spark expands its select list")
-    return renamed(relation, schema)
-
-
 @contextmanager
 def refusals_in_process() -> Iterator[None]:
     """Name this process in refusals of a block, instead of the scan of the files of tasks."""

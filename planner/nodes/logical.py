@@ -205,14 +205,11 @@ class WindowColumns:
 
     def role_of(self, name: str) -> str | None:
         """Return `start`, `end` or `time` if `name` is a window column, else None."""
-        return next(
-            (
-                role
-                for role, column_name in vars(self).items()
-                if column_name.lower() == name.lower()
-            ),
-            None,
-        )
+        return _role_of(name, vars(self).items())
+
+
+def _role_of(name: str, roles: Iterable[tuple[str, str]]) -> str | None:
+    return next((role for role, own in roles if own.lower() == name.lower()), None)
 
 
 # Columns of the windows that join two streams within an interval
@@ -397,9 +394,7 @@ class AttachedWindow:
 
     def role_of(self, name: str) -> str | None:
         """Return `start`, `end` or `time` if `name` is a window column, else None."""
-        return next(
-            (role for role, column_name in self.roles if column_name.lower() == name.lower()), None
-        )
+        return _role_of(name, self.roles)
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ from planner.sql.build import (
     last_time_before,
     to_sql,
 )
-from planner.sql.parts import GENERATORS, PLAIN_SELECT, lone_source
+from planner.sql.parts import PLAIN_SELECT, lone_source, makes_rows
 from planner.streams.tables import arrives_at_once, streams_of
 from runtime.refusal import Refusal
 from runtime.shown_types import shown_type
@@ -176,8 +176,7 @@ def _plain_selects(node: SqlQuery) -> list[exp.Select] | None:
         items = query.expressions
         if source is None or source.alias_column_names or any(i.find(exp.UDTF) for i in items):
             return None
-        calls = (call for item in items for call in item.find_all(exp.Anonymous))
-        if any(call.name.upper() in GENERATORS for call in calls):
+        if any(map(makes_rows, items)):
             return None
         selects.append(query)
         if isinstance(source, exp.Table):

@@ -21,7 +21,7 @@ from planner.nodes.logical import (
 )
 from planner.optimizer import Options
 from planner.sql.build import column_names, has_only
-from planner.sql.parts import GENERATORS, PLAIN_SELECT, lone_source
+from planner.sql.parts import PLAIN_SELECT, lone_source, makes_rows
 from planner.streams.buffered_rows import columns_read
 from planner.streams.tables import streams_of
 
@@ -136,9 +136,7 @@ def _drop_items(query: exp.Expr, needed: frozenset[str]) -> frozenset[str] | Non
     items = query.expressions
     stars = [item for item in items if item.is_star]
     named = [item for item in items if not item.is_star]
-    if any(
-        not entry.alias_or_name or aggregates_in(entry) or _makes_rows(entry) for entry in named
-    ):
+    if any(not entry.alias_or_name or aggregates_in(entry) or makes_rows(entry) for entry in named):
         return None
     names = {item.alias_or_name.lower() for item in named}
     kept_items = [item for item in named if item.alias_or_name.lower() in needed] or named
@@ -154,10 +152,6 @@ def _drop_items(query: exp.Expr, needed: frozenset[str]) -> frozenset[str] | Non
         if lost is not None:
             dropped = (dropped or frozenset()) | (lost - names if stars else frozenset())
     return dropped
-
-
-def _makes_rows(item: exp.Expr) -> bool:
-    return any(call.name.upper() in GENERATORS for call in item.find_all(exp.Anonymous))
 
 
 def _lower(names: tuple[str, ...]) -> frozenset[str]:

@@ -10,6 +10,7 @@ from planner.sql.build import case_when, cast_as, function_call, literal, replac
 from planner.sql.constants import constant_integer
 from planner.sql.json_functions.rewrite import json_string, rewrite_json_call, split_index
 from planner.sql.nodes import KeywordCall, error_at
+from planner.sql.parts import own_clauses, own_nodes
 from planner.sql.wall_clocks import EPOCH_PRECISIONS, floor_clock, from_epoch, midnight_of
 from runtime.shown_types import shown_type
 
@@ -142,9 +143,7 @@ def time_rounding_calls(select: exp.Select) -> list[KeywordCall]:
     """Return the calls of `FLOOR(ts TO HOUR)` and `CEIL(ts TO HOUR)` outside subqueries."""
     return [
         node
-        for part in select.iter_expressions()
-        if part.arg_key not in ("from_", "with_")
-        for node in part.walk(prune=lambda node: isinstance(node, exp.Query))
+        for node in own_nodes(own_clauses(select))
         if isinstance(node, KeywordCall)
         and node.name.upper() in ("FLOOR", "CEIL", "CEILING")
         and node.args["words"][1:] == ["TO"]

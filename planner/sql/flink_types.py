@@ -5,7 +5,7 @@ Applies only under `sqlwin.strict-flink`, like `planner.sql.flink_meanings`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from sqlglot import exp
 
@@ -21,6 +21,7 @@ from planner.sql.build import (
 )
 from planner.sql.flink_meanings import LENGTH
 from planner.sql.nodes import error_at
+from planner.sql.parts import own_clauses, own_nodes
 from planner.sql.render import RAW, SparkSql
 from runtime.errors import AnalysisError
 
@@ -52,27 +53,19 @@ def rewrite_by_type(select: exp.Select, type_of: TypeOf, sql: str) -> bool:
         AnalysisError: Spark has no equivalent.
     """
     has_any = False
-    for node in reversed(list(_nodes(select))):  # inner nodes first
+    for node in reversed(list(own_nodes(own_clauses(select)))):  # inner nodes first
+        if not isinstance(node, exp.Anonymous | exp.Bracket | exp.Cast | exp.Div):
+            continue
         new = _rewrite(node, _Types(type_of), sql)
         if new is None:
             continue
         has_any = True
-        outer = node
+        outer: exp.Expr = node
         if isinstance(node, exp.Anonymous) and node.name.upper() == "AVG":
             outer = with_wrappers(node)
         new.meta.update({key: value for key, value in outer.meta.items() if key != RAW})
         replace_call(outer, new)
     return has_any
-
-
-def _nodes(select: exp.Select) -> Iterator[exp.Expr]:
-    """Yield the nodes of a SELECT, except in subqueries, that may need rewriting."""
-    for part in select.iter_expressions():
-        if part.arg_key in ("from_", "with_"):
-            continue
-        for node in part.walk(prune=lambda node: isinstance(node, exp.Query)):
-            if isinstance(node, exp.Anonymous | exp.Bracket | exp.Cast | exp.Div):
-                yield node
 
 
 class _Types:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from sqlglot import exp
 
@@ -16,9 +16,25 @@ PLAIN_SELECT = frozenset({"expressions", "from_", "where"})
 _UNION_ALL = frozenset({"this", "expression"})
 _PLAIN_SOURCE = frozenset({"this", "db", "catalog", "alias"})
 # Functions that return several rows per row
-GENERATORS = frozenset("EXPLODE EXPLODE_OUTER POSEXPLODE POSEXPLODE_OUTER INLINE STACK".split())
+_GENERATORS = frozenset("EXPLODE EXPLODE_OUTER POSEXPLODE POSEXPLODE_OUTER INLINE STACK".split())
 # Clauses that determine the input rows of a SELECT
 _INPUT = ("from_", "joins", "laterals", "with_")
+
+
+def makes_rows(expr: exp.Expr) -> bool:
+    """Return whether an expression calls a function that returns several rows per row."""
+    return any(call.name.upper() in _GENERATORS for call in expr.find_all(exp.Anonymous))
+
+
+def own_clauses(select: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the items and clauses of a SELECT, except FROM and WITH."""
+    return (p for p in select.iter_expressions() if p.arg_key not in ("from_", "with_"))
+
+
+def own_nodes(parts: Iterable[exp.Expr]) -> Iterator[exp.Expr]:
+    """Yield the nodes of parts of a SELECT, except those in subqueries."""
+    for part in parts:
+        yield from part.walk(prune=lambda node: isinstance(node, exp.Query))
 
 
 def name_parts(table: exp.Table) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from sqlglot import exp
 from planner.sql.build import INTEGERS, alias, cast_as, function_call, literal, named_struct, to_sql
 from planner.sql.constants import constant_text
 from planner.sql.nodes import KeywordCall
+from planner.sql.parts import own_clauses, own_nodes
 
 # Function that returns Spark's type of an expression, or None if unknown
 TypeOf = Callable[[exp.Expr], str | None]
@@ -99,13 +100,9 @@ def _type_of_own_calls(type_of: TypeOf) -> TypeOf:
 
 
 def _calls(tree: exp.Expr) -> Iterator[exp.Expr]:
-    parts: list[exp.Expr] = [tree]
-    if isinstance(tree, exp.Query):
-        parts = [p for p in tree.iter_expressions() if p.arg_key not in ("from_", "with_")]
-    for part in parts:
-        for node in part.walk(prune=lambda node: isinstance(node, exp.Query)):
-            if isinstance(node, exp.Anonymous | KeywordCall) and node.name.upper() in _REWRITES:
-                yield node
+    for node in own_nodes(own_clauses(tree) if isinstance(tree, exp.Query) else [tree]):
+        if isinstance(node, exp.Anonymous | KeywordCall) and node.name.upper() in _REWRITES:
+            yield node
 
 
 def _to_timestamp(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:

@@ -42,7 +42,7 @@ def update_identity(plan: Node) -> tuple[IdentityColumn, ...] | None:
     if not isinstance(base, GlobalWindowAggregate):
         return _identity_of_rank(base, origins)
     aggregate = base
-    columns: list[tuple[str, tuple[str, ...]]] = [(key, (key,)) for key in aggregate.keys]
+    columns: _Equal = [(key, (key,)) for key in aggregate.keys]
     # Growing windows share their start, so only the end distinguishes them.
     is_growing = aggregate.window.grows
     roles = ("end", "time") if is_growing else ("end", "start", "time")
@@ -50,6 +50,14 @@ def update_identity(plan: Node) -> tuple[IdentityColumn, ...] | None:
     window = tuple(names[role] for role in roles if role in names)
     if window:
         columns.append((window[0], window))
+    return _identity(columns, origins)
+
+
+# Names of columns, each with the columns that are equal to it
+_Equal: TypeAlias = list[tuple[str, tuple[str, ...]]]
+
+
+def _identity(columns: _Equal, origins: list[str | None]) -> tuple[IdentityColumn, ...]:
     return tuple(
         IdentityColumn(name, tuple(i for i, origin in enumerate(origins) if origin in equals))
         for name, equals in columns
@@ -97,7 +105,7 @@ def _identity_of_rank(
         for name in node.window_columns
         if not (is_growing and roles.get(below.get(name) or "") == "start")
     )
-    columns: list[tuple[str, tuple[str, ...]]] = [(name, (name,)) for name in node.partition_by]
+    columns: _Equal = [(name, (name,)) for name in node.partition_by]
     columns.append((window[-1], window))
     function, first, last, _ = ranking(node)
     if function != "ROW_NUMBER" or first < last:
@@ -107,10 +115,7 @@ def _identity_of_rank(
             if key not in partition:
                 same = tuple(name for name, origin in below.items() if origin == key)
                 columns.append((same[0] if same else key, (*same, *by_rank)))
-    return tuple(
-        IdentityColumn(name, tuple(i for i, origin in enumerate(origins) if origin in equals))
-        for name, equals in columns
-    )
+    return _identity(columns, origins)
 
 
 _Base: TypeAlias = GlobalWindowAggregate | WindowRank | WindowDeduplicate

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.lowering.plan import lower, lower_projection
+from planner.arrow.scan_rows import window_projection
+from planner.lowering.plan import lower
 from planner.lowering.target import Target
 from planner.optimizer import Options
 from planner.plan import Draft, Plan, draft_plan, plan_together
@@ -364,7 +365,7 @@ class Plans:
             if lowered.step is None:
                 self.check_text(lowered.plan.sql)
                 return BatchRows.of(self.spark.sql(lowered.plan.sql))
-            project = partial(lower_projection, lowered.plan.physical, self.time_zone)
+            project = partial(window_projection, lowered.plan.physical, self.time_zone)
             return batch_rows(self.spark, lowered.step, project, self.execution_options())
 
     def place_of_insert(

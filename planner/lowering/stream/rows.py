@@ -20,7 +20,6 @@ from planner.lowering.spark_sql import expand_query, repeat_rows, select_from
 from planner.lowering.stream.select import (
     EPOCH,
     guarded_items,
-    has_column_names,
     is_complex,
     null_watermark,
     only_if_kept,
@@ -280,11 +279,11 @@ class OperatorRows:
     def _carry_source(
         self, source: exp.Expr, relations: Mapping[str, Node], scope: Scope
     ) -> exp.Query | None:
-        if has_other_parts(source):
+        if has_other_parts(source) or source.alias_column_names:
             return None
         if isinstance(source, exp.Subquery):
-            return None if has_column_names(source) else self._carry_text(source, relations, scope)
-        if not isinstance(source, exp.Table) or has_column_names(source):
+            return self._carry_text(source, relations, scope)
+        if not isinstance(source, exp.Table):
             return None
         if not source.db and source.name in relations:
             return self._carry(relations[source.name])

@@ -15,7 +15,7 @@ from planner.sql.build import (
     select_items,
     star_leaves_out,
 )
-from planner.sql.parts import GENERATORS
+from planner.sql.parts import makes_rows
 from runtime.spec.stream import ALL_SOURCES, KEEP, LATE_ROW, SOURCE, WATERMARK
 
 # Origin of microsecond times
@@ -93,7 +93,7 @@ def only_if_kept(expr: exp.Expr) -> exp.Expr:
 
 def guarded_items(query: exp.Select, names: tuple[str, ...] | None) -> list[exp.Expr] | None:
     """Return a select list evaluated only in kept rows, or None if it is too complex."""
-    if len(query.expressions) == 1 and is_star(query.expressions[0]):
+    if len(query.expressions) == 1 and query.expressions[0].is_star:
         star = query.expressions[0]
         left_out = star_leaves_out(star)
         if left_out:
@@ -102,7 +102,7 @@ def guarded_items(query: exp.Select, names: tuple[str, ...] | None) -> list[exp.
     items: list[exp.Expr] = []
     for position, item in enumerate(query.expressions):
         value = item.unalias()
-        if is_star(value) or is_complex(value):
+        if value.is_star or is_complex(value):
             return None
         # a call has the name of its function here, not the one of its column
         name = names[position] if names else item.alias_or_name
@@ -112,21 +112,6 @@ def guarded_items(query: exp.Select, names: tuple[str, ...] | None) -> list[exp.
     return items
 
 
-def is_star(expr: exp.Expr) -> bool:
-    """Return whether the expression is `*` or `t.*`."""
-    return isinstance(expr, exp.Star) or (
-        isinstance(expr, exp.Column) and isinstance(expr.this, exp.Star)
-    )
-
-
 def is_complex(expr: exp.Expr) -> bool:
     """Return whether an expression reads more than its row, or returns several rows."""
-    if aggregates_in(expr) or any(expr.find_all(exp.Query, exp.Window)):
-        return True
-    return any(call.name.upper() in GENERATORS for call in expr.find_all(exp.Anonymous))
-
-
-def has_column_names(source: exp.Expr) -> bool:
-    """Return whether an alias renames the columns: `AS t(a, b)`."""
-    table_alias = source.args.get("alias")
-    return table_alias is not None and bool(table_alias.columns)
+    return bool(aggregates_in(expr) or expr.find(exp.Query, exp.Window)) or makes_rows(expr)

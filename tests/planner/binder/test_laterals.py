@@ -7,16 +7,18 @@ from sqlglot import exp
 
 from planner.binder.laterals import join_laterals
 from planner.sql.build import to_sql
+from runtime.spec.table import Column
 from sqlwin.parser.parser import parse_query
 
-NAMES = frozenset({"ts", "col", "v", "window_start", "window_end", "window_time"})
+NAMES = ("ts", "col", "v", "window_start", "window_end", "window_time")
+SCHEMA = tuple(Column(name, "timestamp_ntz") for name in NAMES)
 
 
 def rewrite_laterals(sql: str) -> str | None:
     """Return the query with joins; None if nothing changed."""
     query = parse_query(sql)
     assert isinstance(query, exp.Select)
-    is_changed = join_laterals(query, lambda _: NAMES, lambda table: table.name == "s")
+    is_changed = join_laterals(query, lambda _: SCHEMA, lambda table: table.name == "s")
     return to_sql(query) if is_changed else None
 
 

@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame
 from sqlglot import exp
 
 from planner.arrow.partials import local_expressions
+from planner.arrow.scan_rows import window_projection
 from planner.catalog import Schema
-from planner.lowering.plan import lower, lower_in_process, lower_projection
+from planner.lowering.plan import lower, lower_in_process
 from planner.materialized.form import local_form, stored_columns
 from planner.nodes.logical import Node
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
@@ -204,7 +205,7 @@ def rows_of(plan: Plan, catalog: Tables) -> Iterator[pa.RecordBatch]:
         partials = pa.table(columns, [own for _, own in shared.columns])
     merged = merged_schema(partials.schema, aggregation)
     types = {field.name: _ddl(field.type) for field in merged}
-    projection = lower_projection(plan.physical, "UTC", types)
+    projection = window_projection(plan.physical, "UTC", types)
     assert isinstance(projection, WindowProjection)
     step = tried(lower_in_process, plan.physical, catalog, "UTC")
     if not isinstance(step, Refusal) and why_not_read(step, 1 << 30) is None:

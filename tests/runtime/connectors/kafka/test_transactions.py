@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql.types import StructType
 
-from runtime.connectors.kafka.source import OPTION, KafkaSource, SentMessages, Writing
+from runtime.connectors.kafka.source import OPTION, KafkaSource, Writing
 from runtime.connectors.kafka.transactions import send_once
 from tests.runtime.connectors.kafka.broker import PARTITIONS, Broker, broker
 
@@ -86,7 +86,7 @@ def test_a_task_of_spark_sends_as_its_options_say(broker: Broker) -> None:
     broker.send("by-task", [b"before"])
     writing = Writing(config(broker), "by-task", config_of_reader(broker), "sqlwin-by-task", 3)
     source = KafkaSource({OPTION: json.dumps(asdict(writing))})
-    assert source.writer(StructType(), False).write(iter([rows(b"a", b"b")])) == SentMessages(2)
+    source.writer(StructType(), False).write(iter([rows(b"a", b"b")]))
     assert read(broker, "by-task") == [b"a", b"b", b"before"]
 
 
