@@ -39,6 +39,7 @@ from planner.nodes.logical import (
     VersionJoin,
     WindowAggregate,
     WindowDeduplicate,
+    WindowedNode,
     WindowJoin,
     WindowKey,
     WindowRank,
@@ -64,6 +65,7 @@ from runtime.spec.expressions import FirstRows, columns_of
 from runtime.spec.figures import count_text
 from runtime.spec.filling import GapFilling
 from runtime.spec.materialized import SLICE_END
+from runtime.spec.table import Column
 from runtime.windows import Window
 from runtime.windows.intervals import render_duration
 
@@ -80,8 +82,7 @@ def logical_operators(node: Node) -> list[Operator]:
         case Project():
             return [operator("LogicalProject", select=_items(node.items))]
         case WindowTableFunction():
-            window = window_text(node.window, f"time_col=[{node.time_column}]")
-            return [operator("LogicalTableFunctionScan", window=window)]
+            return [operator("LogicalTableFunctionScan", window=_timed(node))]
         case Aggregate():
             by, select = _names(node.keys), call_texts(node.calls)
             return [operator("LogicalAggregate", groupBy=by, select=select)]
@@ -99,7 +100,7 @@ def physical_operators(node: Node) -> list[Operator]:
     """Return the operators of a physical node, the last to run first."""
     match node:
         case TableScan():
-            names = [column.name for column in node.schema]
+            names = _names(node.schema)
             return [
                 operator(
                     "TableSourceScan", table=node.table, connector=node.connector, fields=names
@@ -112,8 +113,8 @@ def physical_operators(node: Node) -> list[Operator]:
         case Project():
             return [operator("Calc", select=_items(node.items))]
         case WindowTableFunction():
-            window = window_text(node.window, f"time_col=[{node.time_column}]")
-            return [operator("WindowTableFunction", window=window), *_session_exchange(node.window)]
+            rows = operator("WindowTableFunction", window=_timed(node))
+            return [rows, *_session_exchange(node.window)]
         case Aggregate():
             by = _names(node.keys)
             return [
@@ -121,10 +122,9 @@ def physical_operators(node: Node) -> list[Operator]:
                 operator("Exchange", distribution=_hash(by)),
             ]
         case OnePhaseWindowAggregate():
-            window = window_text(node.window, f"time_col=[{node.time_column}]")
             names = [*_names(node.keys), *_names(node.window_keys)]
             aggregate = _window_aggregate("WindowAggregate", node)
-            expanded = operator("WindowTableFunction", window=window)
+            expanded = operator("WindowTableFunction", window=_timed(node))
             if not node.window.has_slices:
                 # The rows of a group are in the task of their partition.
                 return [aggregate, expanded, *_session_exchange(node.window)]
@@ -139,10 +139,10 @@ def physical_operators(node: Node) -> list[Operator]:
                 operator(
                     "LocalWindowAggregate" if scan is None else "ArrowScanLocalWindowAggregate",
                     table=None if scan is None else scan.table,
-                    fields=[column.name for column in read],
+                    fields=_names(read),
                     where=_condition(scan.conditions) if scan and scan.conditions else None,
                     groupBy=_names(keys),
-                    window=window_text(node.window, f"time_col=[{node.time_column}]"),
+                    window=_timed(node),
                     keeps=None if node.first is None else _first(node.first, node.slice_end),
                     select=[*_items(keys), *_partials(node.plans), _slice_end(node.slice_end)],
                 )
@@ -228,11 +228,9 @@ def _same_operator(node: Node, prefix: str) -> Operator:
                 **_bounds(filling),
             )
         case VersionJoin():
-            names = [column.name for column in node.schema]
-            return operator(f"{prefix}VersionJoin", on=list(node.texts), select=names)
+            return operator(f"{prefix}VersionJoin", on=list(node.texts), select=_names(node.schema))
         case WindowRows():
-            names = [column.name for column in node.schema]
-            return operator(f"{prefix}WindowRows", select=names, copies=COPIES)
+            return operator(f"{prefix}WindowRows", select=_names(node.schema), copies=COPIES)
         case WindowRank():
             return operator(
                 f"{prefix}WindowRank",
@@ -241,7 +239,7 @@ def _same_operator(node: Node, prefix: str) -> Operator:
                 rankRange=[f"rankStart={node.rank_start}", f"rankEnd={node.rank_end}"],
                 partitionBy=node.partition_by,
                 orderBy=[without_back_quotes(ordered) for ordered in node.order_by],
-                select=[column.name for column in node.schema],
+                select=_names(node.schema),
             )
         case WindowDeduplicate():
             return operator(
@@ -262,7 +260,7 @@ def _same_operator(node: Node, prefix: str) -> Operator:
                 rightWindow=attached_text(node.right_window),
                 joinType=node.join_type,
                 where=" AND ".join(where) or None,
-                select=[column.name for column in node.schema],
+                select=_names(node.schema),
             )
     return operator_by_fields(prefix, node)
 
@@ -287,7 +285,7 @@ def _slice_scan(node: SliceScan) -> Operator:
         until=None if until is None else time_text(until),
         where=" AND ".join(map(expression_text, others)) or None,
         groupBy=_names(node.keys),
-        window=window_text(node.window, f"time_col=[{node.time_column}]"),
+        window=_timed(node),
         select=[*_items(node.keys), *_partials(node.plans), _slice_end(node.slice_end)],
     )
 
@@ -296,7 +294,7 @@ def _window_aggregate(name: str, node: WindowAggregate) -> Operator:
     return operator(
         name,
         groupBy=_names(node.keys),
-        window=window_text(node.window, f"time_col=[{node.time_column}]"),
+        window=_timed(node),
         select=[*call_texts(node.calls), *window_key_texts(node.window_keys)],
     )
 
@@ -357,7 +355,12 @@ def _items(items: Iterable[NamedExpr]) -> list[str]:
     return [item_text(item) for item in items]
 
 
-def _names(keys: Iterable[NamedExpr | WindowKey]) -> list[str]:
+def _timed(node: WindowedNode) -> str:
+    """Return the windows that a node assigns by a time column."""
+    return window_text(node.window, f"time_col=[{node.time_column}]")
+
+
+def _names(keys: Iterable[NamedExpr | WindowKey | Column]) -> list[str]:
     return [key.name for key in keys]
 
 

@@ -63,6 +63,13 @@ def named_struct(**fields: exp.Expr) -> exp.Expr:
     return function_call("NAMED_STRUCT", *parts)
 
 
+def operand(expr: exp.Expr) -> exp.Expr:
+    """Return a copy of an expression that is safe beside an operator, perhaps in parentheses."""
+    is_call = isinstance(expr, exp.Func) and not isinstance(expr, exp.Binary)
+    is_plain = is_call or isinstance(expr, exp.Column | exp.Literal | exp.Paren)
+    return expr.copy() if is_plain else exp.Paren(this=expr.copy())
+
+
 def is_not_null(value: exp.Expr) -> exp.Expr:
     """Build `NOT value IS NULL`.
 

@@ -19,6 +19,7 @@ from planner.sql.build import (
     is_not_null,
     is_number_literal,
     literal,
+    operand,
     replace_call,
     with_wrappers,
 )
@@ -80,17 +81,12 @@ def _without_escapes(tree: exp.Expr) -> bool:
     return has_any
 
 
-def _parenthesize(value: exp.Expr) -> exp.Expr:
-    is_plain = isinstance(value, exp.Column | exp.Literal | exp.Anonymous | exp.Paren)
-    return value.copy() if is_plain else exp.Paren(this=value.copy())
-
-
 # -- calls that are rewritten from their text -----------------------------------------------------
 
 
 def _greatest_or_least(call: exp.Anonymous) -> exp.Expr | None:
     """Return NULL if any argument is NULL."""
-    condition = conjunction(is_not_null(_parenthesize(arg)) for arg in call.expressions)
+    condition = conjunction(is_not_null(operand(arg)) for arg in call.expressions)
     return None if condition is None else case_when(condition, call.copy())
 
 
@@ -140,7 +136,7 @@ def _split(call: exp.Anonymous) -> exp.Expr | None:
     text, delimiter = call.expressions
     pattern: exp.Expr = function_call("CONCAT", literal("\\Q"), delimiter, literal("\\E"))
     if not (isinstance(delimiter, exp.Literal) and delimiter.name):
-        is_empty = exp.EQ(this=_parenthesize(delimiter), expression=literal(""))
+        is_empty = exp.EQ(this=operand(delimiter), expression=literal(""))
         pattern = case_when(is_empty, literal(""), pattern)
     return function_call(call.name, text, pattern)
 
@@ -148,7 +144,7 @@ def _split(call: exp.Anonymous) -> exp.Expr | None:
 def _elt(call: exp.Anonymous) -> exp.Expr | None:
     """Return NULL beyond the last argument."""
     index, *values = call.expressions
-    between = exp.Between(this=_parenthesize(index), low=literal(1), high=literal(len(values)))
+    between = exp.Between(this=operand(index), low=literal(1), high=literal(len(values)))
     return case_when(between, call.copy())
 
 
@@ -159,9 +155,9 @@ def _pad(call: exp.Anonymous) -> exp.Expr | None:
     _, length, pad = call.expressions
     parts: list[exp.Expr] = []
     if not is_number_literal(length):
-        parts.append(exp.GTE(this=_parenthesize(length), expression=literal(0)))
+        parts.append(exp.GTE(this=operand(length), expression=literal(0)))
     if not (isinstance(pad, exp.Literal) and pad.name):
-        parts.append(exp.NEQ(this=_parenthesize(pad), expression=literal("")))
+        parts.append(exp.NEQ(this=operand(pad), expression=literal("")))
     condition = conjunction(parts)
     return None if condition is None else case_when(condition, call.copy())
 
@@ -173,8 +169,8 @@ def _logarithm(call: exp.Anonymous) -> exp.Expr | None:
     value = call.expressions[-1]
     if is_number_literal(value) and value.name.strip("0."):
         return None
-    below = exp.LT(this=_parenthesize(value), expression=literal(0))
-    zero = exp.EQ(this=_parenthesize(value), expression=literal(0))
+    below = exp.LT(this=operand(value), expression=literal(0))
+    zero = exp.EQ(this=operand(value), expression=literal(0))
     ifs = [
         exp.If(this=below, true=cast_as(literal("NaN"), "double")),
         exp.If(this=zero, true=cast_as(literal("-Infinity"), "double")),
@@ -211,7 +207,7 @@ def _array_contains(call: exp.Anonymous) -> exp.Expr | None:
     if len(call.expressions) != 2:
         return None
     array, value = call.expressions
-    same = exp.NullSafeEQ(this=exp.Column(this=_element()), expression=_parenthesize(value))
+    same = exp.NullSafeEQ(this=exp.Column(this=_element()), expression=operand(value))
     return function_call("EXISTS", array, _lambda(same))
 
 
@@ -220,7 +216,7 @@ def _array_remove(call: exp.Anonymous) -> exp.Expr | None:
     if len(call.expressions) != 2:
         return None
     array, value = call.expressions
-    same = exp.NullSafeEQ(this=exp.Column(this=_element()), expression=_parenthesize(value))
+    same = exp.NullSafeEQ(this=exp.Column(this=_element()), expression=operand(value))
     return function_call("FILTER", array, _lambda(exp.Not(this=exp.Paren(this=same))))
 
 
@@ -273,7 +269,7 @@ def _unix_timestamp(call: exp.Anonymous) -> exp.Expr | None:
         safe=True,
     )
     least = cast_as(literal(str(-(2**63))), "bigint")
-    no_time = case_when(is_not_null(_parenthesize(text)), least)
+    no_time = case_when(is_not_null(operand(text)), least)
     return function_call("COALESCE", cast_as(seconds, "bigint"), no_time)
 
 
@@ -327,6 +323,6 @@ def _keyword_call(call: KeywordCall) -> exp.Expr | None:
         return cast_as(second, "bigint")
     if name == "OVERLAY" and len(args) >= 3:
         length = function_call("CHAR_LENGTH", args[0])
-        inside = exp.Between(this=_parenthesize(args[2]), low=literal(1), high=length)
+        inside = exp.Between(this=operand(args[2]), low=literal(1), high=length)
         return case_when(inside, call.copy(), args[0].copy())
     return None

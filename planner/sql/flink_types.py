@@ -15,6 +15,7 @@ from planner.sql.build import (
     cast_as,
     function_call,
     literal,
+    operand,
     replace_call,
     to_sql,
     with_wrappers,
@@ -111,7 +112,7 @@ def _division(node: exp.Div, types: _Types, sql: str) -> exp.Expr | None:
         raise error_at(sql, message, node, hint="add CAST(... AS ...) to both sides")
     if all(kind in INTEGERS for kind in kinds):
         widest = max(kinds, key=INTEGERS.index)
-        quotient = exp.IntDiv(this=_operand(left), expression=_operand(right))
+        quotient = exp.IntDiv(this=operand(left), expression=operand(right))
         return cast_as(quotient, widest)
     if not any(kind in _FLOATS for kind in kinds):
         return None
@@ -121,16 +122,11 @@ def _division(node: exp.Div, types: _Types, sql: str) -> exp.Expr | None:
         # IEEE's Infinity and NaN, where Spark raises an error.
         infinity = cast_as(literal("Infinity"), "double")
         endless = exp.Mul(this=cast_as(left.copy(), "double"), expression=infinity)
-        is_zero = exp.EQ(this=_operand(right), expression=literal(0))
+        is_zero = exp.EQ(this=operand(right), expression=literal(0))
         divided = case_when(is_zero, endless, node.copy())
     if "double" not in kinds:
         return cast_as(divided, "float")
     return None if divided == node else divided
-
-
-def _operand(expr: exp.Expr) -> exp.Expr:
-    is_plain = isinstance(expr, exp.Column | exp.Literal | exp.Anonymous | exp.Paren | exp.Cast)
-    return expr.copy() if is_plain else exp.Paren(this=expr.copy())
 
 
 def _cast(node: exp.Cast, types: _Types, sql: str) -> exp.Expr | None:

@@ -13,7 +13,7 @@ from typing import TypeGuard
 
 from sqlglot import exp
 
-from planner.sql.build import case_when, cast_as, function_call, is_not_null, literal
+from planner.sql.build import case_when, cast_as, function_call, is_not_null, literal, operand
 from planner.sql.constants import constant_integer, constant_text
 from planner.sql.nodes import FlinkCall, KeywordCall, PlacedError, span_of
 from runtime.errors import AnalysisError
@@ -60,7 +60,7 @@ def json_string(value: exp.Expr) -> exp.Expr:
     text = function_call("TO_JSON", function_call("ARRAY", value), _with_nulls())
     length = exp.Sub(this=function_call("LENGTH", text), expression=literal(2))
     inner = function_call("SUBSTRING", text, literal(2), length)
-    return case_when(is_not_null(_operand(value)), inner)
+    return case_when(is_not_null(operand(value)), inner)
 
 
 def split_index(call: exp.Anonymous) -> exp.Expr | None:
@@ -131,7 +131,7 @@ def _json_value(call: KeywordCall) -> exp.Expr:
         result: exp.Expr = exp.Case(ifs=ifs, default=_coalesce(value, unreadable))
     else:
         result = _coalesce(value, missing)
-    return case_when(is_not_null(_operand(text)), result)
+    return case_when(is_not_null(operand(text)), result)
 
 
 def _json_exists(call: KeywordCall) -> exp.Expr:
@@ -175,7 +175,7 @@ def _json_query(call: KeywordCall) -> exp.Expr:
             otherwise = literal("{}")
         case _:
             otherwise = _raise(call, "string")
-    return case_when(is_not_null(_operand(text)), _coalesce(value, otherwise))
+    return case_when(is_not_null(operand(text)), _coalesce(value, otherwise))
 
 
 def _is_object(value: exp.Expr) -> TypeGuard[KeywordCall]:
@@ -333,8 +333,3 @@ def _raise(call: KeywordCall, type_: str) -> exp.Expr:
 
 def _coalesce(value: exp.Expr, otherwise: exp.Expr | None) -> exp.Expr:
     return value if otherwise is None else function_call("COALESCE", value, otherwise)
-
-
-def _operand(value: exp.Expr) -> exp.Expr:
-    is_plain = isinstance(value, exp.Column | exp.Literal | exp.Func | exp.Paren)
-    return value if is_plain else exp.Paren(this=value)
