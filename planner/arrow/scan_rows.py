@@ -24,7 +24,7 @@ from planner.sql.build import (
     to_sql,
 )
 from planner.sql.flink_functions import current_watermarks, is_current_time
-from planner.sql.parts import bare_table, name_parts, only_source
+from planner.sql.parts import bare_table, name_parts, only_source, without_qualifier
 from runtime.plan.exchange import WindowProjection
 from runtime.refusal import Refusal, Refused, refuse, tried
 from runtime.shown_types import shown_type
@@ -193,17 +193,7 @@ def _query_rows(node: SqlQuery, source: Source) -> RowsOfScan:
         below = rows_above(of_relation, source)
     else:
         below = source(table) or refuse(_TOO_MUCH)
-    called = named.alias_or_name.lower()
-
-    def strip_qualifier(part: exp.Expr) -> exp.Expr:
-        if not isinstance(part, exp.Column) or len(part.parts) == 1:
-            return part
-        first, *names = part.parts
-        if first.name.lower() != called:
-            return part
-        return exp.Column(**dict(zip(("this", "table", "db"), reversed(names), strict=False)))
-
-    query = node.query.unnest().transform(strip_qualifier)
+    query = without_qualifier(node.query.unnest(), named.alias_or_name.lower())
     where = query.args.get("where")
     below = filter_rows(below, tuple(conjuncts(where and where.this)), has_tables=False)
     items = [item.unalias() for item in query.expressions]

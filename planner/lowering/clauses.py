@@ -41,22 +41,6 @@ def with_ctes(query: exp.Expr, scope: QueryScope) -> QueryScope:
     return scope
 
 
-def without_qualifier(query: exp.Select, called: str) -> exp.Select:
-    """Return a copy of a SELECT without the name of its source before columns."""
-
-    def unqualified(part: exp.Expr) -> exp.Expr:
-        if not isinstance(part, exp.Column) or len(part.parts) == 1:
-            return part
-        first, *names = part.parts
-        if not called or first.name.lower() != called:
-            return part
-        return exp.Column(**dict(zip(("this", "table", "db"), reversed(names), strict=False)))
-
-    result = query.copy().transform(unqualified)
-    assert isinstance(result, exp.Select)
-    return result
-
-
 def items_of(select: exp.Select, schema: Schema) -> list[Item]:
     """Return the items of a select list. Unnamed items get a name with a dollar sign."""
     items = []

@@ -28,7 +28,6 @@ from planner.lowering.clauses import (
     items_of,
     meant_by,
     with_ctes,
-    without_qualifier,
 )
 from planner.lowering.groups import aggregated, distinct_rows
 from planner.lowering.relation import QueryScope, Relation, RelationLowering, renamed
@@ -44,7 +43,14 @@ from planner.sql.build import (
     select_all_from,
     to_sql,
 )
-from planner.sql.parts import bare_table, has_other_parts, name_parts, operands, operands_alone
+from planner.sql.parts import (
+    bare_table,
+    has_other_parts,
+    name_parts,
+    operands,
+    operands_alone,
+    without_qualifier,
+)
 from planner.streams.ranked_rows import rank_order
 from runtime.plan.rows import (
     InlineRows,

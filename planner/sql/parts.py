@@ -37,6 +37,22 @@ def own_nodes(parts: Iterable[exp.Expr]) -> Iterator[exp.Expr]:
         yield from part.walk(prune=lambda node: isinstance(node, exp.Query))
 
 
+def without_qualifier(select: exp.Expr, called: str) -> exp.Select:
+    """Return a copy of a SELECT without the name of its source, in lower case, before columns."""
+
+    def unqualified(part: exp.Expr) -> exp.Expr:
+        if not isinstance(part, exp.Column) or len(part.parts) == 1:
+            return part
+        first, *names = part.parts
+        if not called or first.name.lower() != called:
+            return part
+        return exp.Column(**dict(zip(("this", "table", "db"), reversed(names), strict=False)))
+
+    result = select.transform(unqualified)
+    assert isinstance(result, exp.Select)
+    return result
+
+
 def name_parts(table: exp.Table) -> tuple[str, ...]:
     """Return the parts of a table's name."""
     return tuple(part.name for part in table.parts) or (to_sql(table),)
