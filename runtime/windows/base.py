@@ -36,6 +36,15 @@ class BaseWindow(ABC):
     tiles: ClassVar[bool] = False
     """Whether each time is in exactly one window."""
 
+    start_identifies: ClassVar[bool] = True
+    """Whether windows with equal starts have equal ends."""
+
+    starts_in_order: ClassVar[bool] = True
+    """Whether windows that end later start no earlier."""
+
+    why_not_filled: ClassVar[str | None] = None
+    """Why windows without rows cannot be added. None: they can."""
+
     # -- SQL ---------------------------------------------------------------------------------------
 
     @property

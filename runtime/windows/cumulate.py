@@ -44,6 +44,7 @@ class Cumulate(BaseAligned):
 
     function: ClassVar[str] = "CUMULATE"
     grows: ClassVar[bool] = True
+    start_identifies: ClassVar[bool] = False
     is_calendar: ClassVar[Literal[False]] = False
 
     def assigner(self) -> SliceAssigner:
@@ -122,6 +123,7 @@ class CalendarCumulate(BaseCalendar):
 
     function: ClassVar[str] = "CUMULATE"
     grows: ClassVar[bool] = True
+    start_identifies: ClassVar[bool] = False
 
     def assigner(self) -> SliceAssigner:
         if self.step_us:

@@ -28,6 +28,8 @@ class SessionWindow(BaseWindow):
     function: ClassVar[str] = "SESSION"
     has_slices: ClassVar[Literal[False]] = False
     is_calendar: ClassVar[Literal[False]] = False
+    starts_in_order: ClassVar[bool] = False
+    why_not_filled: ClassVar[str] = "a session ends where rows are missing"
 
     @property
     def parameters(self) -> Mapping[str, IntervalValue]:

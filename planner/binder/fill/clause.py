@@ -164,9 +164,9 @@ class _FilledBlock:
             check_stream_fill("FILL", items, declared, attached.spec, clause, sql)
         if attached.end is None:
             inner, attached = self._inner(keys, has_end=True)
-        if not attached.spec.has_slices:
+        if (why := attached.spec.why_not_filled) is not None:
             raise self._error(
-                "FILL cannot be combined with SESSION: a session ends where rows are missing",
+                f"FILL cannot be combined with {attached.spec.function}: {why}",
                 hint="use TUMBLE, HOP or CUMULATE",
             )
         names = [c.name for c in inner.schema]
@@ -293,7 +293,7 @@ class _FilledBlock:
         bounds_of = (self.clause.args.get("start"), self.clause.args.get("end"))
         from_us, to_us = bounds_us(bounds_of, self.sql, self.options.zone)
         filling = GapFilling(
-            attached.spec,  # type: ignore[arg-type]  # SESSION is refused
+            attached.spec,  # type: ignore[arg-type]  # others are refused
             tuple(key_names),
             attached.start,
             end,

@@ -232,12 +232,12 @@ def _check_step(function: WindowFunctionCall, step: Window, window: Window, sql:
     """Check that the step equals the distance between the windows of the rows.
 
     Raises:
-        AnalysisError: The step differs, or the windows are sessions.
+        AnalysisError: The step differs, or the windows cannot be filled.
     """
-    if not window.has_slices:
+    if window.why_not_filled is not None:
         raise error_at(
             sql,
-            "GAP_FILL cannot be combined with SESSION: a session ends where rows are missing",
+            f"GAP_FILL cannot be combined with {window.function}: {window.why_not_filled}",
             function.args["timecol"],
             hint="use TUMBLE, HOP or CUMULATE",
         )

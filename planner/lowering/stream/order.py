@@ -128,7 +128,6 @@ def _unqualify(expr: exp.Expr) -> exp.Expr:
 def _goes_with_time(key: RankOrder, attached: AttachedWindow) -> bool:
     """Return whether a column increases with the order in which windows are emitted."""
     role = attached.role_of(key.column)
-    # A session that starts earlier may end later.
-    if role == "start" and not attached.spec.has_slices:
+    if role == "start" and not attached.spec.starts_in_order:
         return False
     return role is not None and not key.is_descending
