@@ -314,7 +314,7 @@ def _spark_window(generator: Any, node: WindowFunctionCall) -> str:
 
     Spark aligns windows over instants to UTC, sqlwin to the wall clock: hence the cast.
     """
-    if node.kind == "GAP_FILL":
+    if node.kind in ("GAP_FILL", "RANGES"):
         return _unsupported(generator, node)
     try:
         window = window_of(node, "")

@@ -34,6 +34,7 @@ from planner.binder.joins.window_join import bind_join
 from planner.binder.laterals import join_laterals
 from planner.binder.misplaced import check_filters
 from planner.binder.qualify import unfold_qualify
+from planner.binder.ranges import bind_ranges
 from planner.binder.rank import bind_rank
 from planner.binder.relations import Relations, Scope
 from planner.binder.row_length import with_row_length
@@ -44,18 +45,9 @@ from planner.binder.window_block import (
     distinct_as_grouping,
     is_aggregation,
 )
-from planner.binder.window_function import (
-    reading_date,
-    window_node,
-    window_of,
-    with_date,
-)
+from planner.binder.window_function import reading_date, window_node, window_of, with_date
 from planner.catalog import Catalog, Schema
-from planner.nodes.logical import (
-    Node,
-    TableScan,
-    WindowTableFunction,
-)
+from planner.nodes.logical import Node, TableScan, WindowTableFunction
 from planner.nodes.windows import window_properties
 from planner.sql.build import alias, relation, select_all_from
 from planner.sql.double_quotes import check_names, check_texts, has_double_quotes
@@ -95,6 +87,9 @@ from planner.streams.refusals import StreamRefusal, current_watermark_in, refuse
 from planner.streams.tables import stream_named, streams_of
 from runtime.errors import AnalysisError, ErrorKind
 from runtime.refusal import Refusal, Refused
+
+# Window functions that no aggregate computes in slices
+_PLAIN_ROWS = ("GAP_FILL", "RANGES")
 
 
 @dataclass(frozen=True)
@@ -223,7 +218,7 @@ class _Binder(Relations):
             self.rewritten = True
         for part in parts_below(query):
             if isinstance(part, WindowFunctionCall):
-                if part is not only_window_function(query) or part.kind == "GAP_FILL":
+                if part is not only_window_function(query) or part.kind in _PLAIN_ROWS:
                     self._replace_window_function(part, scope)
             elif isinstance(part, exp.Table):
                 self._expand_view(part, scope)
@@ -524,7 +519,7 @@ class _Binder(Relations):
     def _put_placeholder(self, function: WindowFunctionCall, node: Node) -> None:
         table = relation(self.placeholder(node))
         alias = function.args.get("alias")
-        if alias is not None and function.kind == "GAP_FILL":
+        if alias is not None and function.kind in _PLAIN_ROWS:
             table.set("alias", alias.copy())
         elif alias is not None:
             # The columns have been renamed below.
@@ -536,18 +531,20 @@ class _Binder(Relations):
 
     def window_function(self, function: WindowFunctionCall, scope: Scope) -> Node:
         """Return the node of a window function, with the columns of its data."""
+        if self.strict and function.kind in _PLAIN_ROWS:
+            message = f"{function.kind} is not supported"
+            raise strict_error(message, function.this, self.sql, "remove it")
         if function.kind == "GAP_FILL":
-            if self.strict:
-                raise strict_error(
-                    "GAP_FILL is not supported", function.this, self.sql, "remove it"
-                )
             data = self._data(function, scope)
             return bind_gap_fill(function, data, self, scope, self.bind_query, self.fill)
+        if function.kind == "RANGES":
+            data, bounds = (self._data(function, scope, of) for of in ("data", "bounds"))
+            return bind_ranges(function, data, bounds, self.catalog, self.sql)
         return with_date(*self._bind_window(function, scope))
 
-    def _data(self, function: WindowFunctionCall, scope: Scope) -> Node:
-        """Return the data of a window function."""
-        data = function.args["data"]
+    def _data(self, function: WindowFunctionCall, scope: Scope, parameter: str = "data") -> Node:
+        """Return a table that a window function reads, by default its data."""
+        data = function.args[parameter]
         if isinstance(data, WindowFunctionCall):
             return self.window_function(data, scope)
         if isinstance(data, exp.Table):

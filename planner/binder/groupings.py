@@ -10,7 +10,14 @@ from sqlglot import exp
 from planner.aggregates.calls import canonical
 from planner.binder.grouping_block import GroupingBlock
 from planner.binder.grouping_sets import GROUPING_ID, Groupings, grouping_bit, never_grouped_away
-from planner.nodes.logical import Expand, Filter, NamedExpr, Node, WindowTableFunction
+from planner.nodes.logical import (
+    Expand,
+    Filter,
+    NamedExpr,
+    Node,
+    RangeRows,
+    WindowTableFunction,
+)
 from planner.sql.build import bare_column, column, column_names, to_sql
 from runtime.refusal import refuse
 from runtime.spec.table import Column
@@ -24,12 +31,12 @@ def expand_groupings(
     expressions: Iterable[exp.Expr],
     types: Mapping[str, Column],
 ) -> tuple[Node, list[NamedExpr]]:
-    """Put an Expand below the windows of a block, as Flink does.
+    """Put an Expand below the windows of a block, as Flink does, or above RANGES.
 
     Args:
         block: The block. Its `key_names` and `bits` are updated to the expanded rows.
         groupings: The groupings, whose keys correspond to `keys` in order.
-        below: Input of the block: a window table function, possibly filtered.
+        below: Input of the block: a window table function or RANGES, possibly filtered.
         keys: The group keys, each under a unique name.
         expressions: Arguments and FILTER conditions of the aggregates.
         types: Keys with their Spark types, by name.
@@ -42,7 +49,7 @@ def expand_groupings(
         Refused: The groupings cannot be expanded below windows.
     """
     windowed = below.input if isinstance(below, Filter) else below
-    assert isinstance(windowed, WindowTableFunction)
+    assert isinstance(windowed, WindowTableFunction | RangeRows)
     if not windowed.window.has_slices:
         refuse("several grouping sets over SESSION are not supported on slices")
     windows = {c.name.lower() for c in windowed.schema[-3:]}
@@ -71,11 +78,15 @@ def expand_groupings(
     typed = [
         Column(key.name, types[keys[i].name].type) for key, i in zip(named, positions, strict=True)
     ]
-    expand = _expand(groupings, windowed.input, named, positions, typed)
-    schema = expand.schema + windowed.schema[-3:]
-    node: Node = replace(windowed, schema=schema, input=expand)
-    if isinstance(below, Filter):
-        node = replace(below, schema=schema, input=node)
+    node: Node
+    if isinstance(windowed, RangeRows):
+        node = _expand(groupings, below, named, positions, typed)
+    else:
+        expand = _expand(groupings, windowed.input, named, positions, typed)
+        schema = expand.schema + windowed.schema[-3:]
+        node = replace(windowed, schema=schema, input=expand)
+        if isinstance(below, Filter):
+            node = replace(below, schema=schema, input=node)
     outer = [NamedExpr(name, column(name)) for name in (*(k.name for k in named), GROUPING_ID)]
     return node, outer + [key for position, key in enumerate(keys) if position not in positions]
 

@@ -31,6 +31,7 @@ from planner.nodes.logical import (
     AttachedWindow,
     Filter,
     Node,
+    RangeRows,
     WindowTableFunction,
 )
 from planner.nodes.windows import identifies_window
@@ -115,9 +116,9 @@ def bind_aggregation(
 
 
 def bind_regrouping(select: exp.Select, relations: Relations, scope: Scope) -> Node | None:
-    """Bind a grouping block over stream rows that already carry windows.
+    """Bind a grouping block over stream rows that already carry windows, or over RANGES.
 
-    In batch, Spark computes such a block equally well. On a stream it cannot.
+    In batch, Spark computes other such blocks equally well. On a stream it cannot.
 
     Returns:
         The nodes, or None if the SELECT is not such a block.
@@ -134,15 +135,19 @@ def bind_regrouping(select: exp.Select, relations: Relations, scope: Scope) -> N
     if source is None:
         return None
     side = side_of(source, relations, scope)
-    if side is None or not streams_of(side.node, relations.catalog):
+    if side is None:
         return None
     assert side.attached is not None, "its rows carry windows"
-    select = distinct_as_grouping(select, side.attached) or select
-    group = select.args.get("group")
-    if group is None or has_groupings(group):
-        return None
     # FIRST_VALUE and LAST_VALUE order by time, which is equal for all rows of a window.
     time = side.attached.time or side.attached.end or side.attached.start or ""
+    if isinstance(side.node, RangeRows):
+        time = side.node.time_column
+    elif not streams_of(side.node, relations.catalog):
+        return None
+    select = distinct_as_grouping(select, side.attached) or select
+    group = select.args.get("group")
+    if group is None or (has_groupings(group) and not isinstance(side.node, RangeRows)):
+        return None
     return _bind_block(select, side.node, side.name or None, time, relations, scope)
 
 

@@ -119,6 +119,9 @@ class _Arguments:
             )
         return bool(flag.this)
 
+    def columns(self, parameter: str) -> tuple[str, ...]:
+        return tuple(name.name for name in self.function.args[parameter].expressions)
+
     def error(self, parameter: str, message: str, hint: str) -> AnalysisError:
         return error_at(self.sql, message, self.function.args[parameter], hint=hint)
 
@@ -229,7 +232,7 @@ def date_as_midnight(source: Node, date: Column) -> tuple[Node, Column]:
     return _cast_column(source, date.name, "timestamp_ntz"), replace(date, type="timestamp_ntz")
 
 
-def with_date(node: WindowTableFunction, date: str | None) -> Node:
+def with_date(node: Node, date: str | None) -> Node:
     """Return the rows of a window function with the time column as a DATE, as in the data.
 
     Args:
@@ -297,13 +300,16 @@ def partition_by_columns(function: WindowFunctionCall, schema: Schema, sql: str)
     return tuple(dict.fromkeys(names))
 
 
-def refuse_window_columns(function: WindowFunctionCall, schema: Schema, sql: str) -> None:
-    """Raise an AnalysisError if the data already has one of the window columns."""
+def refuse_window_columns(
+    function: WindowFunctionCall, schema: Schema, sql: str, parameter: str = "data"
+) -> None:
+    """Raise an AnalysisError if a table of the call already has one of the window columns."""
     reserved = [name for name in WINDOW_COLUMNS if column_named(schema, name)]
     if reserved:
-        message = f"the data of {function.kind} already has a column `{reserved[0]}`"
+        has = "have" if parameter == "bounds" else "has"
+        message = f"the {parameter} of {function.kind} already {has} a column `{reserved[0]}`"
         hint = f"rename it in a subquery: SELECT {reserved[0]} AS inner_{reserved[0]}, ..."
-        places = (function.args["data"], function.this)
+        places = (function.args[parameter], function.this)
         raise error_at(sql, message, *places, hint=hint, subjects=(reserved[0],))
 
 

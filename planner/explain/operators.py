@@ -34,6 +34,7 @@ from planner.nodes.logical import (
     NamedExpr,
     Node,
     Project,
+    RangeRows,
     SqlQuery,
     TableScan,
     VersionJoin,
@@ -81,7 +82,7 @@ def logical_operators(node: Node) -> list[Operator]:
             return [operator("LogicalFilter", condition=_condition(node.conjuncts))]
         case Project():
             return [operator("LogicalProject", select=_items(node.items))]
-        case WindowTableFunction():
+        case WindowTableFunction() | RangeRows():
             return [operator("LogicalTableFunctionScan", window=_timed(node))]
         case Aggregate():
             by, select = _names(node.keys), call_texts(node.calls)
@@ -112,7 +113,7 @@ def physical_operators(node: Node) -> list[Operator]:
             return [operator("Calc", where=_condition(node.conjuncts))]
         case Project():
             return [operator("Calc", select=_items(node.items))]
-        case WindowTableFunction():
+        case WindowTableFunction() | RangeRows():
             rows = operator("WindowTableFunction", window=_timed(node))
             return [rows, *_session_exchange(node.window)]
         case Aggregate():
@@ -355,7 +356,7 @@ def _items(items: Iterable[NamedExpr]) -> list[str]:
     return [item_text(item) for item in items]
 
 
-def _timed(node: WindowedNode) -> str:
+def _timed(node: WindowedNode | RangeRows) -> str:
     """Return the windows that a node assigns by a time column."""
     return window_text(node.window, f"time_col=[{node.time_column}]")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from planner.explain.document import WindowEntry
-from planner.nodes.logical import AttachedWindow, Expand, Node, WindowTableFunction
+from planner.nodes.logical import AttachedWindow, Expand, Node, RangeRows, WindowTableFunction
 from planner.nodes.physical import (
     GlobalWindowAggregate,
     OnePhaseWindowAggregate,
@@ -82,7 +82,7 @@ def _entry(node: Node, window: Window, operator: str) -> WindowEntry:
     if isinstance(node, GlobalWindowAggregate):
         time_column = getattr(_local(node.input), "time_column", None)
         lines = tuple(_slices(node))
-    elif isinstance(node, OnePhaseWindowAggregate | WindowTableFunction):
+    elif isinstance(node, OnePhaseWindowAggregate | WindowTableFunction | RangeRows):
         text = window_text(window, f"time_col=[{time_column}]")
         widths, lines = (), (f"{text}: {window.copies_text()}",)
         copies = window.windows_per_row

@@ -32,6 +32,7 @@ from runtime.plan.rows import (
     InlineRows,
     JoinedRows,
     ProjectedRows,
+    RangedRows,
     RankedRows,
     UnitedRows,
     WindowedRows,
@@ -49,6 +50,7 @@ _DEFINED = (
     | InlineRows
     | JoinedRows
     | ProjectedRows
+    | RangedRows
     | RankedRows
     | WindowedRows
     | UnitedRows

@@ -16,7 +16,7 @@ from planner.aggregates.calls import with_filters_inside
 from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.shared_partials import share_partials
 from planner.arrow.expressions import to_arrow_expression
-from planner.arrow.scan_rows import Made, filter_rows, make_column
+from planner.arrow.scan_rows import Made, filter_rows, make_column, required
 from planner.catalog import Catalog
 from planner.lowering.join_conditions import push_one_sided_conditions
 from planner.lowering.relation import (
@@ -28,6 +28,7 @@ from planner.lowering.relation import (
 from planner.lowering.spark_sql import (
     expand_query,
     join_query,
+    ranges_query,
     rank_query,
     repeat_rows,
     select_from,
@@ -45,6 +46,7 @@ from planner.nodes.logical import (
     NamedExpr,
     Node,
     Project,
+    RangeRows,
     Sink,
     SqlQuery,
     TableScan,
@@ -74,8 +76,15 @@ from planner.sql.parts import lateral_queries, replace_table
 from planner.streams.ranked_rows import rank_order, ranking
 from runtime.plan.in_process import InProcessStep
 from runtime.plan.nodes import MeasuredStep, PlanNode, SqlStep
-from runtime.plan.rows import FilledRows, JoinedRows, RankedRows, RepeatedRows, WindowedRows
-from runtime.refusal import refuse
+from runtime.plan.rows import (
+    FilledRows,
+    JoinedRows,
+    RangedRows,
+    RankedRows,
+    RepeatedRows,
+    WindowedRows,
+)
+from runtime.refusal import Refusal, refuse
 from runtime.spec.table import Column
 
 # Operator labels of a node, by `id(node)`, from the top
@@ -177,6 +186,11 @@ class Lowering(WindowsLowering):
                 return Block(lambda: self._groups(node), lambda: self.groups_here(node))
             case WindowTableFunction():
                 return Block(lambda: self._window_rows(node), lambda: self.window_rows_here(node))
+            case RangeRows():
+                return Block(
+                    lambda: ranges_query(node, self.query(node.data), self.query(node.bounds)),
+                    lambda: self._ranges_here(node),
+                )
             case GapFill():
                 return Block(lambda: self._filled(node), lambda: self.filled_here(node))
             case WindowRows():
@@ -352,6 +366,23 @@ class Lowering(WindowsLowering):
         """Return rows with the windows that FILL adds."""
         rows = self.project(self.node(node.input), node.input.schema)
         return self.relation_of(FilledRows(rows, node.filling, self.zone), node.schema)
+
+    def _ranges_here(self, node: RangeRows) -> Relation:
+        below = [self.node(side) for side in node.inputs]
+        made = {name: value for rows in below for name, value in rows.scan.columns.items()}
+        compared = (node.time_column, node.starts, node.ends)
+        for name in compared:
+            required(made[name.lower()])
+        # Others that only Spark can compute are refused where they are read.
+        refused = {name: value for name, value in made.items() if isinstance(value, Refusal)}
+        data, bounds = (
+            self.project(rows, tuple(c for c in side.schema if c.name.lower() not in refused))
+            for rows, side in zip(below, node.inputs, strict=True)
+        )
+        zone = self.zone if node.is_on_wall_clock else None
+        whole = self.relation_of(RangedRows(data, bounds, compared, zone), node.schema)
+        columns = {**whole.scan.columns, **refused}
+        return replace(whole, scan=replace(whole.scan, columns=columns))
 
     def _repeated_here(self, node: WindowRows) -> Relation:
         below = self.project(self.node(node.input), node.input.schema)

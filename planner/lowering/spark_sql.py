@@ -10,6 +10,7 @@ from planner.catalog import type_named
 from planner.nodes.logical import (
     COPIES,
     Expand,
+    RangeRows,
     WindowDeduplicate,
     WindowJoin,
     WindowRank,
@@ -23,6 +24,7 @@ from planner.sql.build import (
     conjunction,
     function_call,
     identifier,
+    is_not_null,
     literal,
     named_query,
     select_items,
@@ -136,5 +138,40 @@ def join_query(node: WindowJoin, left: exp.Query, right: exp.Query) -> exp.Selec
     )
     items = (alias(column(c.name), c.name) for c in node.schema)
     joined = select_items(items, named_query(left, "$left"))
+    joined.set("joins", [join])
+    return joined
+
+
+def ranges_query(
+    node: RangeRows, data: exp.Query, bounds: exp.Query, control: Sequence[str] = ()
+) -> exp.Select:
+    """Return Spark SQL for rows in ranges.
+
+    Args:
+        node: Rows and ranges.
+        data: Query of the rows.
+        bounds: Query of the ranges.
+        control: Control columns to pass through, the first of which says whether a row is kept. A
+            row that is in no range is not kept.
+    """
+    time: exp.Expr = column(node.time_column)
+    if node.is_on_wall_clock:
+        time = cast_as(time, "timestamp_ntz")
+    parts = [
+        *map(column, control[:1]),
+        exp.GTE(this=time, expression=column(node.starts)),
+        exp.LT(this=time.copy(), expression=column(node.ends)),
+    ]
+    items: list[exp.Expr] = [column(c.name) for c in node.schema]
+    if control:
+        items.append(alias(is_not_null(column(node.starts)), control[0]))
+        items += map(column, control[1:])
+    join = exp.Join(
+        this=named_query(bounds, "$bounds"),
+        side="LEFT" if control else "",
+        kind="OUTER" if control else "INNER",
+        on=conjunction(parts),
+    )
+    joined = select_items(items, named_query(data, "$data"))
     joined.set("joins", [join])
     return joined

@@ -266,6 +266,53 @@ def in_windows(
 
 
 @dataclass(frozen=True)
+class RangeRows(Node):
+    """Each row of `data` once per row of `bounds` whose range contains its time.
+
+    Yields the columns of both, without hidden ones of the bounds.
+
+    Attributes:
+        data: Rows with a time.
+        bounds: Ranges with the window columns. No range is empty or has a NULL.
+        window: The ranges.
+        time_column: Time column of the data.
+        time_type: `timestamp_ntz` or `timestamp`.
+        columns: Window columns of the bounds.
+        starts: Column of the bounds that the time is compared with. It is a window column, or a
+            hidden one of type `timestamp`, with which instants are compared.
+        ends: The same for the ends.
+        time_place: Source position of the time column.
+    """
+
+    data: Node
+    bounds: Node
+    window: Window
+    time_column: str
+    time_type: str
+    columns: WindowColumns
+    starts: str
+    ends: str
+    time_place: TextSpan | None = field(default=None, compare=False, repr=False, kw_only=True)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The data and the bounds."""
+        return (self.data, self.bounds)
+
+    def with_inputs(self, *inputs: Node) -> Self:
+        """Return the same ranges over other data and bounds."""
+        data, bounds = inputs
+        hidden = {self.starts, self.ends} - set(vars(self.columns).values())
+        schema = (*data.schema, *(c for c in bounds.schema if c.name not in hidden))
+        return replace(self, schema=schema, data=data, bounds=bounds)
+
+    @property
+    def is_on_wall_clock(self) -> bool:
+        """Whether a time that is an instant is compared on the wall clock of the time zone."""
+        return self.time_type == "timestamp" and self.starts == self.columns.start
+
+
+@dataclass(frozen=True)
 class AggregateCall:
     """An aggregate call of a query.
 
@@ -358,11 +405,12 @@ def repeated(node: Node, place: TextSpan | None) -> WindowRows:
 def is_identified(window: Window, roles: Collection[str]) -> bool:
     """Return whether columns with these roles identify a window.
 
-    The end does. The start does except for CUMULATE, whose windows share it.
+    The end does, also for RANGES: those that share it are emitted together. The start does except
+    for CUMULATE and RANGES, whose windows share it.
     """
     if "end" in roles or "time" in roles:
         return True
-    return "start" in roles and not window.grows
+    return "start" in roles and window.start_identifies
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from planner.nodes.logical import (
     GapFill,
     Node,
     Project,
+    RangeRows,
     SqlQuery,
     WindowAggregate,
     WindowDeduplicate,
@@ -28,7 +29,14 @@ from planner.nodes.logical import (
     WindowTableFunction,
     is_identified,
 )
-from planner.nodes.physical import GlobalWindowAggregate, StreamGapFill
+from planner.nodes.physical import (
+    Exchange,
+    GlobalWindowAggregate,
+    LocalWindowAggregate,
+    SharedExchange,
+    SharedSlices,
+    StreamGapFill,
+)
 from planner.sql.build import bare_column, is_whole_star, star_leaves_out
 from planner.sql.parts import operands
 from runtime.windows import Window
@@ -47,6 +55,18 @@ def window_properties(node: Node) -> AttachedWindow | None:
             columns = node.columns
             times = (node.time_column, columns.time)
             return AttachedWindow(node.window, columns.start, columns.end, columns.time, times)
+        case RangeRows():
+            columns = node.columns
+            times = (node.time_column, columns.time)
+            return AttachedWindow(node.window, columns.start, columns.end, columns.time, times)
+        case WindowAggregate() | LocalWindowAggregate() if not getattr(node, "window_keys", ()):
+            return _through([(bare_column(k.expr), k.name) for k in node.keys], node.input)
+        case GlobalWindowAggregate() if not node.window_keys:
+            return window_properties(node.input)
+        case Exchange() | SharedExchange():
+            return window_properties(node.input)
+        case SharedSlices():
+            return _through(list(node.columns), node.input)
         case WindowAggregate() | GlobalWindowAggregate():
             names = {key.role: key.name for key in node.window_keys}
             start, end, time = (names.get(role) for role in ("start", "end", "time"))

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from planner.nodes.logical import Node, Project, WindowAggregate, with_needed_columns
+from dataclasses import replace
+
+from planner.nodes.logical import (
+    Aggregate,
+    Filter,
+    Node,
+    Project,
+    RangeRows,
+    WindowAggregate,
+    with_needed_columns,
+)
 from planner.optimizer import Options
 from planner.sql.build import column_names
 
@@ -10,7 +20,8 @@ from planner.sql.build import column_names
 def prune_aggregate_input(node: Node, options: Options) -> Node | None:
     """Read only the columns that keys, arguments, filters and the window need.
 
-    Fires on a window aggregate whose input has other columns too and is not a projection.
+    Fires on a window aggregate whose input has other columns too and is not a projection, and on an
+    aggregate of rows in RANGES whose data has other columns.
 
     Example:
         >>> before_after(
@@ -29,14 +40,34 @@ def prune_aggregate_input(node: Node, options: Options) -> Node | None:
         +- LogicalProject(select=[ts])
            +- LogicalTableScan(table=[trips])
     """
+    if isinstance(node, Aggregate):
+        below = _narrow_ranges(node.input, _columns_read(node))
+        return None if below is None else node.with_inputs(below)
     if not isinstance(node, WindowAggregate) or isinstance(node.input, Project):
         return None
-    needed = {name.lower() for name in (node.time_column, *node.window.partition)}
+    needed = _columns_read(node)
+    needed |= {name.lower() for name in (node.time_column, *node.window.partition)}
     if node.window.row_length is not None:
         needed.add(node.window.row_length)
-    for key in node.keys:
-        needed |= column_names(key.expr)
-    for call in node.calls:
-        needed |= column_names(call.expr)
     below = with_needed_columns(node.input, needed)
     return None if below is node.input else node.with_inputs(below)
+
+
+def _columns_read(node: Aggregate | WindowAggregate) -> set[str]:
+    """Return the columns that keys and calls read, in lower case."""
+    read = [*(key.expr for key in node.keys), *(call.expr for call in node.calls)]
+    return set[str]().union(*map(column_names, read))
+
+
+def _narrow_ranges(node: Node, needed: set[str]) -> Node | None:
+    """Return rows in ranges, possibly filtered, over data with the needed columns only.
+
+    None if the data has no others, or for any other node.
+    """
+    if isinstance(node, Filter):
+        below = _narrow_ranges(node.input, needed.union(*map(column_names, node.conjuncts)))
+        return None if below is None else replace(node, schema=below.schema, input=below)
+    if not isinstance(node, RangeRows):
+        return None
+    data = with_needed_columns(node.data, {*needed, node.time_column.lower()})
+    return None if data is node.data else node.with_inputs(data, node.bounds)

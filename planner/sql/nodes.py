@@ -118,10 +118,13 @@ class WindowFunctionCall(exp.Expression, exp.UDTF):
     """`TABLE(HOP(TABLE data, DESCRIPTOR(timecol), slide, size, offset))` in a FROM clause.
 
     Arguments:
-        this: Name of the function as an `exp.Var`: TUMBLE, HOP, CUMULATE, SESSION or GAP_FILL.
+        this: Name of the function as an `exp.Var`: TUMBLE, HOP, CUMULATE, SESSION, RANGES or
+            GAP_FILL.
         data: An `exp.Table` or an `exp.Subquery` without an alias.
         timecol: An `exp.Identifier`.
         size, slide, step, gap, offset, emitonlyonupdate: Expressions as written.
+        bounds: Table of RANGES, as `data`.
+        boundcols: Two `exp.Identifier` in an `exp.Tuple`.
         fill, from, to, keys: Arguments of GAP_FILL: items as an `exp.Tuple`, two times, a query.
         partition: Columns of PARTITION BY inside SESSION and GAP_FILL, as a list.
         alias: An `exp.TableAlias`, with or without column names.
@@ -142,6 +145,8 @@ class WindowFunctionCall(exp.Expression, exp.UDTF):
         "gap": False,
         "offset": False,
         "emitonlyonupdate": False,
+        "bounds": False,
+        "boundcols": False,
         "fill": False,
         "from": False,
         "to": False,
@@ -157,7 +162,7 @@ class WindowFunctionCall(exp.Expression, exp.UDTF):
 
     @property
     def kind(self) -> str:
-        """TUMBLE, HOP, CUMULATE, SESSION or GAP_FILL."""
+        """TUMBLE, HOP, CUMULATE, SESSION, RANGES or GAP_FILL."""
         return str(self.this.name).upper()
 
 

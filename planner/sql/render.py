@@ -199,8 +199,11 @@ class SparkSqlGenerator(SparkGenerator):
 
     def windowfunctioncall_sql(self, expression: WindowFunctionCall) -> str:
         """Render `TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...)) AS a`, which only sqlwin can read."""
-        data = expression.args["data"]
-        source = f"TABLE {self.sql(data)}" if isinstance(data, exp.Table) else self.sql(data)
+
+        def table(part: exp.Expr) -> str:
+            return f"TABLE {self.sql(part)}" if isinstance(part, exp.Table) else self.sql(part)
+
+        source = table(expression.args["data"])
         if partition := expression.args.get("partition"):
             names = ", ".join(self.sql(column) for column in partition)
             source += f" PARTITION BY ({names})" if len(partition) > 1 else f" PARTITION BY {names}"
@@ -208,6 +211,9 @@ class SparkSqlGenerator(SparkGenerator):
         for parameter in ("slide", "step", "size", "gap", "offset"):
             if expression.args.get(parameter) is not None:
                 arguments.append(self.sql(expression, parameter))
+        if (bounds := expression.args.get("bounds")) is not None:
+            names = self.expressions(expression.args["boundcols"], flat=True)
+            arguments += [table(bounds), f"DESCRIPTOR({names})"]
         flag = expression.args.get("emitonlyonupdate")
         if flag is not None:
             arguments.append(self.sql(flag))

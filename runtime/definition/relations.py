@@ -25,6 +25,7 @@ from runtime.plan.rows import (
     InlineRows,
     JoinedRows,
     ProjectedRows,
+    RangedRows,
     RankedRows,
     UnitedRows,
     WindowedRows,
@@ -109,6 +110,10 @@ def defined_rows(
             return DefinedRows(parts[0].schema, [row for part in parts for row in part.rows])
         case WindowedRows():
             return _in_windows(defined_rows(rows.input, given, ties), rows)
+        case RangedRows():
+            return _in_ranges(
+                defined_rows(rows.input, given, ties), defined_rows(rows.bounds, given, ties), rows
+            )
         case DefinedGroups():
             return _groups(defined_rows(rows.input, given, ties), rows)
         case DefinedVersions():
@@ -156,6 +161,21 @@ def versions_joined(
     below = _from_batches(list(batches), _nullable(schema_of(rows)))
     joined = DefinedVersions(rows, versions, tuple(below.schema.names))
     return _with_versions(below, joined).batch()
+
+
+def _in_ranges(below: DefinedRows, bounds: DefinedRows, of: RangedRows) -> DefinedRows:
+    """Return each row once per range that contains it."""
+    time, starts, ends = of.columns
+    ranges = list(zip(bounds.rows, bounds.column(starts), bounds.column(ends), strict=True))
+    _check_size(len(below.rows) * len(ranges))
+    result = []
+    for row, time_us in zip(below.rows, below.column(time), strict=True):
+        if time_us is not None and of.time_zone is not None:
+            time_us = wall_clock(time_us, of.time_zone)
+        for columns, start, end in ranges:
+            if time_us is not None and start <= time_us < end:
+                result.append((*row, *columns))
+    return DefinedRows(_nullable(schema_of(of)), result)
 
 
 def _in_windows(below: DefinedRows, of: WindowedRows) -> DefinedRows:

@@ -216,6 +216,25 @@ class WindowedRows(PlanNode):
 
 
 @dataclass(frozen=True)
+class RangedRows(PlanNode):
+    """Each row once per range that contains its time, with the columns of the range.
+
+    The columns are those of the rows, then those of the ranges. Rows without a time are dropped.
+
+    Attributes:
+        input: Rows.
+        bounds: Ranges. None is empty or has a NULL.
+        columns: Time column of the rows, starts and ends of the ranges.
+        time_zone: Time zone on whose wall clock the times are compared. None: as they are.
+    """
+
+    input: PlanNode
+    bounds: PlanNode
+    columns: tuple[str, str, str]
+    time_zone: str | None
+
+
+@dataclass(frozen=True)
 class RepeatedRows(PlanNode):
     """Each row as often as a column says, without that column.
 

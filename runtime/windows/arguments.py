@@ -64,6 +64,9 @@ class Arguments(Protocol):
             AnalysisError: It is neither TRUE nor FALSE.
         """
 
+    def columns(self, parameter: str) -> tuple[str, ...]:
+        """Return the columns of a DESCRIPTOR."""
+
     def error(self, parameter: str, message: str, hint: str) -> AnalysisError:
         """Return an error at an argument."""
 
@@ -83,6 +86,8 @@ class WindowKind(Generic[Window_co]):
         drawn: Windows in the picture, in minutes.
         drawn_until: End of time in the picture, in minutes.
         has_partition: Whether the data may have PARTITION BY.
+        has_bounds: Whether the windows are rows of a table, which is an argument with the names of
+            two of its columns.
         is_group_window: Whether GROUP BY may contain it, as in Flink before 1.13.
     """
 
@@ -96,14 +101,21 @@ class WindowKind(Generic[Window_co]):
     drawn: Window_co
     drawn_until: int
     has_partition: bool = False
+    has_bounds: bool = False
     is_group_window: bool = True
 
     @property
     def usage(self) -> str:
         """Usage, for example `TUMBLE(TABLE data, DESCRIPTOR(timecol), size [, offset])`."""
-        data = "TABLE data [PARTITION BY keys]" if self.has_partition else "TABLE data"
-        required = ", ".join((data, "DESCRIPTOR(timecol)", *self.lengths))
+        required = ", ".join(self.arguments)
         return f"{self.name}({required}{''.join(f' [, {name}]' for name in self.optional)})"
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Required arguments as in `usage`."""
+        data = "TABLE data [PARTITION BY keys]" if self.has_partition else "TABLE data"
+        bounds = ("TABLE bounds", "DESCRIPTOR(starts, ends)")
+        return (data, "DESCRIPTOR(timecol)", *(bounds if self.has_bounds else self.lengths))
 
 
 def check_windows_per_row(

@@ -38,8 +38,11 @@ class FunctionHelp:
 _COLUMNS = """\
 Each row gets window_start, window_end (exclusive) and window_time (window_end - 1 ms).
 To aggregate, GROUP BY window_start, window_end. Without GROUP BY, a row is emitted once for
-each of its windows. Arguments can be named, in any order: SIZE => INTERVAL '1' HOUR. Rows
+each of its windows. Arguments can be named, in any order: {named}. Rows
 whose time is NULL belong to no window."""
+
+# Example of a named argument, by whether the windows are rows of a table
+_NAMED = {False: "SIZE => INTERVAL '1' HOUR", True: "BOUNDS => TABLE campaigns"}
 
 _QUERY = """\
 SELECT window_start, window_end, COUNT(*) AS n
@@ -53,7 +56,7 @@ def _window(kind: WindowKind[Window]) -> FunctionHelp:
         kind.name,
         kind.usage,
         kind.summary,
-        f"{kind.text}\n{_COLUMNS}",
+        f"{kind.text}\n{_COLUMNS.format(named=_NAMED[kind.has_bounds])}",
         _QUERY.format(call=f"{kind.name}({data}, DESCRIPTOR(ts), {kind.example})"),
         picture(kind),
     )

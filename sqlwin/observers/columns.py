@@ -101,14 +101,25 @@ def table_name(table: exp.Table) -> str:
 
 
 def _without_window_functions(query: exp.Query) -> exp.Query:
-    """Return a copy in which a window function is a query with the time as window columns."""
+    """Return a copy in which a window function is a query with times as window columns."""
     copied = query.copy()
     while (call := copied.find(WindowFunctionCall)) is not None:
         data = call.args["data"].copy()
         names = call.args.get("names") or [exp.to_identifier(name) for name in _WINDOW_COLUMNS]
-        time = exp.Column(this=call.args["timecol"].copy())
-        windows = [exp.alias_(time.copy(), name.name) for name in names]
+        bounds = call.args.get("bounds")
+        times = [call.args["timecol"]] * 3
+        if bounds is not None:
+            starts, ends = call.args["boundcols"].expressions
+            times = [starts, ends, ends]
+        windows = [
+            exp.alias_(exp.Column(this=time.copy()), name.name)
+            for time, name in zip(times, names, strict=True)
+        ]
         inner = exp.Select(expressions=[exp.Star(), *windows], from_=exp.From(this=data))
+        if bounds is not None:
+            table_alias = exp.TableAlias(this=exp.to_identifier("bounds"))
+            bounds = exp.Select(expressions=[exp.Star()], from_=exp.From(this=bounds.copy()))
+            inner.set("joins", [exp.Join(this=exp.Subquery(this=bounds, alias=table_alias))])
         alias = call.args.get("alias")
         call.replace(
             exp.Subquery(this=inner, alias=alias.copy() if alias else exp.TableAlias(this="w"))

@@ -30,6 +30,8 @@ SIGNATURES = {
 } | {"GAP_FILL": Signature(("data", "timecol", "step"), ("fill", "from", "to", "keys"))}
 # Window functions whose data may have PARTITION BY
 PARTITIONED = (*(name for name, kind in FUNCTIONS.items() if kind.has_partition), "GAP_FILL")
+# Window functions whose windows are rows of a table
+BOUNDED = tuple(name for name, kind in FUNCTIONS.items() if kind.has_bounds)
 
 
 def usage(kind: str) -> str:
@@ -44,7 +46,14 @@ def usage(kind: str) -> str:
     if kind in FUNCTIONS:
         return FUNCTIONS[kind].usage
     optional = "".join(f" [, {name.upper()} => ...]" for name in SIGNATURES[kind].optional)
-    return f"{kind}(TABLE data [PARTITION BY keys], DESCRIPTOR(timecol), step{optional})"
+    return f"{kind}({', '.join(shown_arguments(kind))}{optional})"
+
+
+def shown_arguments(kind: str) -> tuple[str, ...]:
+    """Return the required arguments of a window function as in `usage`."""
+    if kind in FUNCTIONS:
+        return FUNCTIONS[kind].arguments
+    return ("TABLE data [PARTITION BY keys]", "DESCRIPTOR(timecol)", "step")
 
 
 def is_window_call(tokens: list[Token], i: int) -> bool:
@@ -68,7 +77,9 @@ def misspelt_window_call(tokens: list[Token], i: int) -> Token | None:
     is_wrapped = is_word(tokens, i, "TABLE") and _is_type(tokens, i + 1, TokenType.L_PAREN)
     if is_wrapped:
         i += 2
-    if not (_is_type(tokens, i, TokenType.VAR) and _is_type(tokens, i + 1, TokenType.L_PAREN)):
+    is_range = _is_type(tokens, i, TokenType.RANGE)  # a function of Spark's, with other arguments
+    is_name = is_range or _is_type(tokens, i, TokenType.VAR)
+    if not (is_name and _is_type(tokens, i + 1, TokenType.L_PAREN)):
         return None
     name = tokens[i]
     for j, depth in depths(tokens, i + 1):
@@ -76,7 +87,7 @@ def misspelt_window_call(tokens: list[Token], i: int) -> Token | None:
             break
         if depth == 1 and is_word(tokens, j, "DESCRIPTOR"):
             return name if name.text.upper() not in SIGNATURES else None
-    return name if is_wrapped and nearest(name.text, SIGNATURES) else None
+    return name if is_wrapped and not is_range and nearest(name.text, SIGNATURES) else None
 
 
 def holds_window_function(tokens: list[Token]) -> bool:

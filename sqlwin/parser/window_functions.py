@@ -14,7 +14,10 @@ from runtime.errors import nearest
 from sqlwin.parser.base import STRINGS, TokenParser, is_word
 from sqlwin.parser.fill import parse_fill_items, parse_keys
 from sqlwin.parser.intervals import parse_short_duration
-from sqlwin.parser.signatures import PARTITIONED, SIGNATURES, is_window_call, usage
+from sqlwin.parser.signatures import BOUNDED, PARTITIONED, SIGNATURES, is_window_call, usage
+
+# Words for the places of tables among the arguments
+_ORDINALS = ("first", "second", "third")
 
 
 def is_window_function(parser: TokenParser) -> bool:
@@ -203,12 +206,18 @@ class _CallReader:
             return self._data()
         if parameter == "timecol":
             return self._descriptor()
+        if parameter == "bounds":
+            return self._table("bounds")
+        if parameter == "boundcols":
+            return self._bound_columns()
         if parameter == "fill":
             return self._fill_items()
         if parameter == "keys":
             return parse_keys(self.parser)
         parser, kind = self.parser, self.kind
         first = parser._curr
+        if kind in BOUNDED:
+            self._fail(f"{kind} takes {len(self.signature.parameters)} arguments", first)
         if parser.is_at_words("DESCRIPTOR", "("):
             self._fail(f"{kind} takes a single DESCRIPTOR, its second argument", first)
         if parser.is_at_words("TABLE"):
@@ -238,23 +247,7 @@ class _CallReader:
     def _data(self) -> exp.Expr:
         """Read the data argument. The keys of its PARTITION BY become an argument of the call."""
         parser, kind = self.parser, self.kind
-        first = parser._curr
-        if parser.is_at_words("DESCRIPTOR", "("):
-            self._fail(f"{kind} requires a table as its first argument", first)
-        data: exp.Expr
-        if is_window_function(parser):
-            data = _select_all(_CallReader(parser).read())
-        else:
-            has_keyword = parser.is_at_words("TABLE")
-            if has_keyword:
-                parser._advance()
-            data = self._relation(first)
-            if has_keyword and isinstance(data, exp.Subquery):
-                self._note("a subquery must not follow TABLE", first, parser._prev, "(SELECT ...)")
-            elif not has_keyword and isinstance(data, exp.Table):
-                right = f"TABLE {parser.sql[first.start : parser._prev.end + 1]}"
-                self._note("a table name must follow TABLE", first, parser._prev, right)
-        parser.span(data, first)
+        data = self._table("data")
         if parser._match(TokenType.PARTITION_BY):
             if kind not in PARTITIONED:
                 parser.fail(
@@ -272,7 +265,29 @@ class _CallReader:
             parser.fail(f"{kind} does not support ORDER BY", parser._curr)
         return data
 
-    def _relation(self, first: Token) -> exp.Expr:
+    def _table(self, parameter: str) -> exp.Expr:
+        """Read the table, view or subquery of a parameter."""
+        parser = self.parser
+        first = parser._curr
+        ordinal = _ORDINALS[self.signature.required.index(parameter)]
+        if parser.is_at_words("DESCRIPTOR", "("):
+            self._fail(f"{self.kind} requires a table as its {ordinal} argument", first)
+        table: exp.Expr
+        if is_window_function(parser):
+            table = _select_all(_CallReader(parser).read())
+        else:
+            has_keyword = parser.is_at_words("TABLE")
+            if has_keyword:
+                parser._advance()
+            table = self._relation(first, ordinal)
+            if has_keyword and isinstance(table, exp.Subquery):
+                self._note("a subquery must not follow TABLE", first, parser._prev, "(SELECT ...)")
+            elif not has_keyword and isinstance(table, exp.Table):
+                right = f"TABLE {parser.sql[first.start : parser._prev.end + 1]}"
+                self._note("a table name must follow TABLE", first, parser._prev, right)
+        return parser.span(table, first)
+
+    def _relation(self, first: Token, ordinal: str) -> exp.Expr:
         parser = self.parser
         if parser.is_at(TokenType.L_PAREN):
             data = _parse_subquery(parser)
@@ -283,7 +298,7 @@ class _CallReader:
         ):
             return data
         self._fail(
-            f"the first argument of {self.kind} must be a table, a view or a subquery",
+            f"the {ordinal} argument of {self.kind} must be a table, a view or a subquery",
             first,
             parser._prev if parser._prev.start >= first.start else first,
         )
@@ -325,6 +340,19 @@ class _CallReader:
                 hint="compute the key in a subquery: TABLE (SELECT ..., expr AS key FROM t)",
             )
         return parser.span(column, first)
+
+    def _bound_columns(self) -> exp.Expr:
+        """Read `DESCRIPTOR(starts, ends)`."""
+        parser = self.parser
+        first = parser._curr
+        names: list[exp.Expr] = []
+        if parser.is_at_words("DESCRIPTOR", "("):
+            parser._advance()
+            names = parser._parse_wrapped_csv(parser._parse_id_var, optional=False)
+        if len(names) != 2:
+            last = parser._prev if names else None
+            self._fail(f"{self.kind} requires DESCRIPTOR(starts, ends): two columns", first, last)
+        return parser.span(exp.Tuple(expressions=names), first)
 
     # -- the time column -----------------------------------------------------------------------
 

@@ -61,6 +61,7 @@ MIN_IN_PROCESS = {
     "ranks/top_n.slt": 14,
     "windows/group_windows.slt": 12,
     "windows/hop.slt": 12,
+    "windows/ranges.slt": 11,
     "windows/session.slt": 8,
     "windows/shapes.slt": 86,
     "windows/spellings.slt": 24,

@@ -63,6 +63,7 @@ def test_sqlglot_finds_it_by_the_entry_point_of_the_package(tmp_path: Path) -> N
         "SELECT k FROM t EMIT ON WINDOW CLOSE",
         "SELECT * FROM 'it\\'s.csv' AS f",
         "SELECT * FROM TABLE(TUMBLE(TABLE 'f.csv', DESCRIPTOR(ts), INTERVAL '1' HOUR))",
+        "SELECT * FROM TABLE(RANGES(TABLE t, DESCRIPTOR(ts), (SELECT a, b FROM u), DESCRIPTOR(a, b)))",
         "SUMMARIZE 'f.csv'",
         "INSERT INTO u SELECT k FROM t",
         "CREATE VIEW v AS SELECT 1 AS one",

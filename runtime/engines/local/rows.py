@@ -40,6 +40,7 @@ from runtime.plan.rows import (
     JoinedRows,
     OrderedRows,
     ProjectedRows,
+    RangedRows,
     RankedRows,
     RepeatedRows,
     UnitedRows,
@@ -170,6 +171,12 @@ class _Run:
                 yield from _projector(rows)(self.batches(rows.input))
             case WindowedRows():
                 yield from self._in_windows(rows)
+            case RangedRows():
+                from runtime.compute.kernels.ranges import RangeJoin
+
+                ranges = RangeJoin(self._whole(rows.bounds), rows)
+                for batch in self.batches(rows.input):
+                    yield from ranges.batches(batch)
             case RepeatedRows():
                 for batch in self.batches(rows.input):
                     yield _repeat_rows(batch, rows)
@@ -310,6 +317,8 @@ def schema_of(rows: PlanNode) -> pa.Schema:
             bounds = [pa.field(name, _BOUND_TYPE) for name in rows.names]
             kept = [f for f in schema_of(rows.input) if f.name != rows.window.row_length]
             return pa.schema([*kept, *bounds])
+        case RangedRows():
+            return pa.schema([*schema_of(rows.input), *schema_of(rows.bounds)])
         case RepeatedRows():
             return pa.schema([f for f in schema_of(rows.input) if f.name != rows.copies])
         case RankedRows():

@@ -45,12 +45,10 @@ def call_at(before: str) -> TypedCall | None:
 def parameters_of(name: str) -> tuple[str, ...]:
     """Return a function's parameters as shown in help, empty for unknown functions."""
     if name in WINDOW_FUNCTIONS:
-        from sqlwin.parser.signatures import PARTITIONED, SIGNATURES
+        from sqlwin.parser.signatures import SIGNATURES, shown_arguments
 
-        signature = SIGNATURES[name]
-        data = "TABLE data [PARTITION BY keys]" if name in PARTITIONED else "TABLE data"
-        optional = tuple(f"[{parameter}]" for parameter in signature.optional)
-        return (data, "DESCRIPTOR(timecol)", *signature.required[2:], *optional)
+        optional = tuple(f"[{parameter}]" for parameter in SIGNATURES[name].optional)
+        return (*shown_arguments(name), *optional)
     return ()
 
 
@@ -63,7 +61,7 @@ def argument_index(tokens: list[Typed], bracket: int, parameters: tuple[str, ...
         named = last[0].word
         for i, parameter in enumerate(parameters):
             if parameter.strip("[]").upper().split("(")[0] == named or (
-                (named, i) in (("DATA", 0), ("TIMECOL", 1))
+                (named, i) in (("DATA", 0), ("TIMECOL", 1), ("BOUNDS", 2), ("BOUNDCOLS", 3))
             ):
                 return i
     return index if index < len(parameters) else None

@@ -235,11 +235,12 @@ def _window_argument(tokens: list[Typed], bracket: int, inside: list[Typed]) -> 
     parameters = parameters_of(name)
     index = argument_index(tokens, bracket, parameters)
     part = after_last(inside, ",", "=>")
-    if index == 0:
+    shown = "" if index is None else parameters[index]
+    if shown.startswith("TABLE"):
         if part and part[-1].word == "TABLE":
             return Context(Kind.TABLE)
         return Context(Kind.WORDS, words=("TABLE",)) if not part else Context(Kind.NOTHING)
-    if index == 1 and not part:
+    if shown.startswith("DESCRIPTOR") and not part:
         return Context(Kind.DESCRIPTOR, subject=_data_before(tokens, len(tokens)))
     if index is not None and not part:
         return Context(Kind.DURATION, subject=parameters[index])

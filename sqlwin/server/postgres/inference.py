@@ -259,10 +259,10 @@ class Types:
         alias = item.alias_or_name.lower()
         columns: dict[str, str] = {}
         if isinstance(item, WindowFunctionCall):
-            data = item.args["data"]
-            for name, inner in self._source(data, select):
-                alias = alias or name
-                columns |= inner
+            for data in filter(None, (item.args["data"], item.args.get("bounds"))):
+                for name, inner in self._source(data, select):
+                    alias = alias or name
+                    columns |= inner
             columns |= dict.fromkeys(_WINDOW_COLUMNS, "timestamp_ntz")
             time = item.args.get("timecol")
             if time is not None and time.name.lower() in columns:

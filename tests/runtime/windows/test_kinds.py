@@ -17,6 +17,7 @@ from runtime.windows import FUNCTIONS, AlignedWindow, Window
 from runtime.windows.arguments import RowLength
 from runtime.windows.cumulate import CalendarCumulate, Cumulate
 from runtime.windows.hop import CalendarHop, Hop
+from runtime.windows.ranges import Ranges
 from runtime.windows.session import RowGapSession, SessionWindow
 from runtime.windows.times import DAY_US
 from runtime.windows.tumble import CalendarTumble, Tumble
@@ -31,6 +32,7 @@ ONE_OF_EACH = [
     Hop(5, 12, 1),
     Hop(10, 4),
     Cumulate(5, 15, emit_only_on_update=True),
+    Ranges(starts="s", ends="e", drawn=((0, 10),)),
     SessionWindow(5, ("k",)),
     RowGapSession(0, ("k",), of_rows=RowLength("gap", 1)),
     CalendarTumble(3, 1),

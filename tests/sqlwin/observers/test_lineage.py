@@ -505,6 +505,13 @@ def test_a_table_has_the_place_of_its_connector(
             {"a": "t.K", "max(h.x)": "h.x"},
         ),
         (
+            "SELECT label, window_end AS e, COUNT(ts) AS n FROM TABLE(RANGES(TABLE t, DESCRIPTOR(ts), "
+            "(SELECT k AS label, x AS b, x AS f FROM h), DESCRIPTOR(b, f))) "
+            "GROUP BY label, window_start, window_end",
+            ["label", "e", "n"],
+            {"label": "h.k", "e": "h.x", "n": "t.ts"},
+        ),
+        (
             "WITH c AS (SELECT k, x * 2 AS z FROM t) SELECT z, k FROM c UNION ALL SELECT x, k FROM h",
             ["z", "k"],
             {"z": "h.x t.x", "k": "h.k t.K"},

@@ -123,6 +123,16 @@ def test_a_subquery_has_columns_too_with_an_alias_or_without():
     assert proposals(data)[:2] == ["at", "item"]
 
 
+def test_the_bounds_of_ranges_are_a_table_with_columns():
+    call = "SELECT * FROM TABLE(RANGES(TABLE bids, DESCRIPTOR(ts), "
+    assert proposals(f"{call}^") == ["TABLE"]
+    assert "items" in proposals(f"{call}TABLE ^")
+    assert proposals(f"{call}TABLE items, ^")[-1] == "DESCRIPTOR("
+    known = call_at(f"{call}BOUNDCOLS => ")
+    assert known is not None and known.argument == 3
+    assert known.parameters[3] == "DESCRIPTOR(starts, ends)"
+
+
 def test_window_columns_reach_the_query_around_by_a_star_or_by_name():
     call = "TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
     three = ["window_start", "window_end", "window_time"]
