@@ -151,8 +151,8 @@ def ranges_query(
         node: Rows and ranges.
         data: Query of the rows.
         bounds: Query of the ranges.
-        control: Control columns to pass through, the first of which says whether a row is kept. A
-            row that is in no range is not kept.
+        control: Control columns to pass through. The first one says whether a row is kept; a row
+            in no range is not.
     """
     time: exp.Expr = column(node.time_column)
     if node.is_on_wall_clock:

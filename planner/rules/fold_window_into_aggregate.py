@@ -7,13 +7,16 @@ from planner.nodes.logical import (
     Filter,
     NamedExpr,
     Node,
+    RangeRows,
     WindowAggregate,
     WindowKey,
     WindowTableFunction,
     is_identified,
 )
+from planner.nodes.windows import identifies_window, window_properties
 from planner.optimizer import Options
 from planner.sql.build import bare_column, column_names, to_sql
+from planner.streams.ranges import aggregate_at_end, ranges_of_rows
 from runtime.refusal import Refusal
 
 
@@ -29,6 +32,9 @@ def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal |
     - a key, or an aggregate's argument or FILTER, reads a window column: inside the aggregate a row
       knows its slice, not its windows;
     - a condition in between reads both row and window columns.
+
+    On a stream, an aggregate of rows in RANGES becomes one that emits each range when it ends. The
+    window columns stay keys, and one must determine the end.
 
     Modelled on Flink's PullUpWindowTableFunctionIntoWindowAggregateRule.
 
@@ -50,6 +56,9 @@ def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal |
     """
     if not isinstance(node, Aggregate):
         return None
+    ranges = ranges_of_rows(node.input, options.catalog)
+    if ranges is not None:
+        return _fold_ranges(node, ranges)
     if isinstance(node.input, Filter) and isinstance(node.input.input, WindowTableFunction):
         text = ", ".join(to_sql(conjunct) for conjunct in node.input.conjuncts)
         return Refusal(f"{text} filters single rows by their windows")
@@ -81,6 +90,15 @@ def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal |
         place=windowed.place,
         time_place=windowed.time_place,
     )
+
+
+def _fold_ranges(node: Aggregate, ranges: RangeRows) -> Node | Refusal:
+    attached = window_properties(node.input)
+    names = (bare_column(key.expr) for key in node.keys)
+    if attached is None or not identifies_window(attached, filter(None, names)):
+        end = ranges.columns.end
+        return Refusal(f"no key determines the end of the range: add {end} to GROUP BY")
+    return aggregate_at_end(node, ranges)
 
 
 def _split_reason(keys: tuple[NamedExpr, ...], windowed: WindowTableFunction) -> str | None:

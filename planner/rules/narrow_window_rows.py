@@ -12,6 +12,7 @@ from planner.nodes.logical import (
     Filter,
     Node,
     Project,
+    RangeRows,
     SqlQuery,
     WindowDeduplicate,
     WindowJoin,
@@ -68,7 +69,7 @@ def narrow_window_rows(node: Node, options: Options) -> Node | None:
             needed = columns_read(node)
     if needed is None or not streams_of(node, options.catalog):
         return None
-    if isinstance(node, Project) and isinstance(node.input, WindowTableFunction):
+    if isinstance(node, Project) and isinstance(node.input, WindowTableFunction | RangeRows):
         return None
     narrowed = node.with_each_input(lambda child: _narrow(child, needed))
     return None if narrowed is node else narrowed
@@ -77,7 +78,7 @@ def narrow_window_rows(node: Node, options: Options) -> Node | None:
 def _narrow(node: Node, needed: frozenset[str]) -> Node:
     """Reduce a node to the needed lower-case columns, plus those that it needs itself."""
     match node:
-        case WindowTableFunction():
+        case WindowTableFunction() | RangeRows():
             return with_needed_columns(node, needed)
         case Project():
             # The rule reaches its inputs later and prunes them then.

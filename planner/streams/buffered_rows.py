@@ -15,9 +15,11 @@ from planner.aggregates.intervals import is_day_interval
 from planner.catalog import Catalog
 from planner.nodes.logical import (
     COPIES,
+    Aggregate,
     NamedExpr,
     Node,
     Project,
+    RangeRows,
     SqlQuery,
     WindowAggregate,
     WindowKey,
@@ -26,6 +28,7 @@ from planner.nodes.logical import (
 )
 from planner.sql.build import column, column_names, has_only, is_flat_type
 from planner.sql.parts import PLAIN_SELECT, lone_source
+from planner.streams.ranges import aggregate_at_end
 from planner.streams.tables import arrives_at_once
 from runtime.refusal import Refusal
 from runtime.shown_types import shown_type
@@ -37,7 +40,9 @@ class NotBuffered(Refusal):
     """Window rows cannot be buffered because of the type of a column."""
 
 
-def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) -> Node | Refusal:
+def buffered_rows(
+    windowed: WindowTableFunction | RangeRows, needed: frozenset[str] | None
+) -> Node | Refusal:
     """Return the rows of a window function, emitted when their windows close.
 
     Args:
@@ -47,8 +52,7 @@ def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) 
     """
     schema = windowed.schema
     if needed is not None:
-        window = windowed.window
-        apart = {windowed.columns.start, windowed.columns.end, *window.partition}
+        apart = {windowed.columns.start, windowed.columns.end, *windowed.window.partition}
         names = needed | {name.lower() for name in apart}
         schema = tuple(c for c in schema if c.name.lower() in names)
     for col in schema:
@@ -59,15 +63,21 @@ def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) 
                 "supported types are numbers, strings, times, intervals and booleans"
             )
     roles = [(col.name, windowed.columns.role_of(col.name)) for col in schema]
+    count = count_of_copies(windowed.time_column)
+    result = (*schema, Column(COPIES, "bigint", False))
+    if isinstance(windowed, RangeRows):
+        keys = tuple(NamedExpr(name, column(name)) for name, _ in roles)
+        groups = aggregate_at_end(Aggregate(result, windowed, keys, (count,)), windowed)
+        return repeated(groups, windowed.place)
     aggregate = WindowAggregate(
-        (*schema, Column(COPIES, "bigint", False)),
+        result,
         windowed.input,
         windowed.window.emitting_all(),
         windowed.time_column,
         windowed.time_type,
         tuple(NamedExpr(name, column(name)) for name, role in roles if role is None),
         tuple(WindowKey(name, role) for name, role in roles if role is not None),
-        (count_of_copies(windowed.time_column),),
+        (count,),
         emits_untimed=windowed.emits_untimed,
         place=windowed.place,
         time_place=windowed.time_place,
@@ -77,11 +87,11 @@ def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) 
 
 def with_buffered_rows(node: Node, catalog: Catalog) -> Node | Refusal:
     """Buffer the rows of window functions below a node, wherever rows arrive one by one."""
-    if isinstance(node, WindowTableFunction):
+    if isinstance(node, WindowTableFunction | RangeRows):
         return buffered_rows(node, None)
     if arrives_at_once(node, catalog):
         return node
-    if isinstance(node, Project) and isinstance(node.input, WindowTableFunction):
+    if isinstance(node, Project) and isinstance(node.input, WindowTableFunction | RangeRows):
         read = frozenset().union(*(column_names(item.expr) for item in node.items))
         rows = buffered_rows(node.input, read)
         return rows if isinstance(rows, Refusal) else node.with_inputs(rows)

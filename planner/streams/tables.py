@@ -9,6 +9,7 @@ from sqlglot import exp
 from planner.catalog import Catalog, StreamTable
 from planner.nodes.logical import (
     Node,
+    RangeRows,
     SqlQuery,
     TableScan,
     WindowAggregate,
@@ -107,7 +108,7 @@ def arrives_at_once(node: Node, catalog: Catalog) -> bool:
     is_windows = isinstance(node, WindowAggregate | GlobalWindowAggregate)
     if is_windows or not streams_of(node, catalog):
         return True
-    if isinstance(node, WindowTableFunction):
+    if isinstance(node, WindowTableFunction | RangeRows):
         return False
     if any(_streams_by_name(node, catalog)):
         return False

@@ -18,6 +18,7 @@ from planner.nodes.logical import (
     Filter,
     Node,
     Project,
+    RangeRows,
     SqlQuery,
     TableScan,
     WindowJoin,
@@ -25,6 +26,7 @@ from planner.nodes.logical import (
     WindowTableFunction,
 )
 from planner.nodes.physical import GlobalWindowAggregate
+from planner.nodes.windows import window_properties
 from planner.sql.build import bare_column, is_timestamp, select_all_from
 from planner.sql.flink_functions import is_current_time
 from planner.sql.nodes import TextSpan, span_of
@@ -34,7 +36,8 @@ from planner.streams.tables import stream_named, stream_tables
 
 _Scope = Mapping[str, exp.Expr]
 # Origin of a column: a column of a stream or of windows, or an expression; None: anything else
-_Origin = tuple[exp.Table | GlobalWindowAggregate | WindowTableFunction, str] | exp.Expr | None
+_Windows = GlobalWindowAggregate | WindowTableFunction | RangeRows
+_Origin = tuple[exp.Table | _Windows, str] | exp.Expr | None
 
 
 def is_processing_time(
@@ -81,6 +84,8 @@ def check_time(
                 "aggregate the rows of each stream in windows, and join the windows",
                 place,
             )
+    for ranges in node.find_all(RangeRows):
+        check_time(ranges.data, ranges.time_column, catalog, ranges.time_place)
     has_operator = any(node.find_all(GlobalWindowAggregate))
     for table, stream in stream_tables(node, catalog):
         if stream.watermark is None and not has_operator:
@@ -108,7 +113,9 @@ def check_time(
                         place,
                         subjects=(time_column, followed.name, watermark.column),
                     )
-            case (GlobalWindowAggregate() | WindowTableFunction()) as windows, str(column):
+            case (GlobalWindowAggregate() | WindowTableFunction() | RangeRows()) as windows, str(
+                column
+            ):
                 if _role(windows, column) == "start":
                     raise StreamRefusal(
                         f"`{time_column}` is the start of a window: the watermark has passed it "
@@ -119,12 +126,10 @@ def check_time(
                     )
 
 
-def _role(windows: GlobalWindowAggregate | WindowTableFunction, column: str) -> str | None:
+def _role(windows: _Windows, column: str) -> str | None:
     """Return the role of a window column: start, end or time. None for another column."""
-    if isinstance(windows, WindowTableFunction):
-        return windows.columns.role_of(column)
-    roles = {key.name.lower(): key.role for key in windows.window_keys}
-    return roles.get(column.lower())
+    attached = window_properties(windows)
+    return None if attached is None else attached.role_of(column)
 
 
 def _time_column(table: exp.Table, name: str, catalog: Catalog) -> str:
@@ -143,10 +148,12 @@ def _origins_in_node(node: Node, column: str, catalog: Catalog) -> Iterator[_Ori
     match node:
         case GlobalWindowAggregate():
             yield node, column
-        case WindowTableFunction() if node.columns.role_of(column) is not None:
+        case WindowTableFunction() | RangeRows() if node.columns.role_of(column) is not None:
             yield node, column
         case TableScan():
             yield from _origins_in_text(node.query, column, {}, {}, catalog)
+        case RangeRows():
+            yield from _origins_in_node(node.data, column, catalog)
         case Filter() | Expand() | WindowRows():
             yield from _origins_in_node(node.input, column, catalog)
         case Project():

@@ -219,7 +219,7 @@ class WindowedRows(PlanNode):
 class RangedRows(PlanNode):
     """Each row once per range that contains its time, with the columns of the range.
 
-    The columns are those of the rows, then those of the ranges. Rows without a time are dropped.
+    Yields the columns of the rows, then of the ranges. Rows without a time are dropped.
 
     Attributes:
         input: Rows.

@@ -298,7 +298,7 @@ FAULTS = [
     Fault(
         "rows of a window over windows arrive together",
         _STREAM_TABLES,
-        "    if isinstance(node, WindowTableFunction):\n        return False\n",
+        "    if isinstance(node, WindowTableFunction | RangeRows):\n        return False\n",
         "",
         "group of a window over windows",
     ),

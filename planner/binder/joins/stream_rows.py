@@ -13,7 +13,13 @@ from sqlglot import exp
 from planner.binder.joins.sides import Side
 from planner.binder.relations import Relations, Scope
 from planner.catalog import Catalog
-from planner.nodes.logical import VersionJoin, WindowAggregate, WindowJoin, WindowTableFunction
+from planner.nodes.logical import (
+    RangeRows,
+    VersionJoin,
+    WindowAggregate,
+    WindowJoin,
+    WindowTableFunction,
+)
 from planner.sql.build import select_all_from
 from planner.sql.nodes import span_of
 from planner.sql.parts import has_other_parts
@@ -27,7 +33,7 @@ EXTRAS = ("laterals", "match", "pivots", "sample")
 # Returns an error with a message and a hint
 Refuse = Callable[[str, str], StreamRefusal]
 
-_WINDOWED = (WindowTableFunction, WindowAggregate, WindowJoin, VersionJoin)
+_WINDOWED = (WindowTableFunction, RangeRows, WindowAggregate, WindowJoin, VersionJoin)
 # Time zones without clock changes, in lower case
 _FIXED_ZONES = ("utc", "etc/", "gmt", "z", "+", "-", "zulu", "uct", "universal")
 

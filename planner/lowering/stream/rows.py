@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from planner.catalog import Catalog, StreamTable, column_named
 from planner.lowering.plan import Lowering
-from planner.lowering.spark_sql import expand_query, repeat_rows, select_from
+from planner.lowering.spark_sql import expand_query, ranges_query, repeat_rows, select_from
 from planner.lowering.stream.select import (
     EPOCH,
     guarded_items,
@@ -33,6 +33,7 @@ from planner.nodes.logical import (
     NamedExpr,
     Node,
     Project,
+    RangeRows,
     SqlQuery,
     TableScan,
     WindowDeduplicate,
@@ -215,6 +216,12 @@ class OperatorRows:
                     once = case_when(is_first, column(LATE_ROW))
                     expanded = expanded.select(alias(once, LATE_ROW), copy=False)
                 return expanded
+            case RangeRows():
+                inner = None if self._late is not None else self._carry(node.data)
+                if inner is None:
+                    return None
+                bounds = self._operators.query(node.bounds)
+                return ranges_query(node, inner, bounds, (*_CONTROL, *self._more))
             case Filter():
                 inner = self._carry(node.input)
                 condition = conjunction(node.conjuncts)

@@ -24,6 +24,16 @@ SCHEMA = pa.schema(
 )
 START = dt.datetime(2024, 1, 1)  # noqa: DTZ001  # a wall clock
 AGGREGATES = "COUNT(*) AS n, SUM(v) AS s, MIN(v) AS lo, MAX(v) AS hi, AVG(d) AS a"
+# equal ranges, ranges that share a start or an end or overlap, and ranges without rows
+_RANGES = """(SELECT * FROM VALUES
+  ('p', TIMESTAMP_NTZ '2024-01-01 00:00:00', TIMESTAMP_NTZ '2024-01-01 00:00:12'),
+  ('q', TIMESTAMP_NTZ '2024-01-01 00:00:05', TIMESTAMP_NTZ '2024-01-01 00:00:12'),
+  ('r', TIMESTAMP_NTZ '2024-01-01 00:00:05', TIMESTAMP_NTZ '2024-01-01 00:00:12'),
+  ('s', TIMESTAMP_NTZ '2024-01-01 00:00:00', TIMESTAMP_NTZ '2024-01-01 00:00:05'),
+  ('t', TIMESTAMP_NTZ '1969-01-01 00:00:00', TIMESTAMP_NTZ '2024-01-01 00:00:10'),
+  ('u', TIMESTAMP_NTZ '2024-01-01 00:00:09', TIMESTAMP_NTZ '2024-01-01 00:00:09'),
+  ('v', TIMESTAMP_NTZ '2024-01-01 00:00:00', NULL) AS b(name, starts, ends))"""
+RANGES = f"RANGES(TABLE t, DESCRIPTOR(ts), {_RANGES}, DESCRIPTOR(starts, ends))"
 WINDOWS = {
     "tumble": "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECONDS)",
     "tumble_offset": "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECONDS, INTERVAL '2' SECONDS)",
@@ -32,6 +42,7 @@ WINDOWS = {
     "hop_many": "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECONDS, INTERVAL '20' SECONDS)",
     "cumulate": "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '3' SECONDS, INTERVAL '12' SECONDS)",
     "session": "SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '3' SECONDS)",
+    "ranges": RANGES,
     "session_row_gap": "SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), v * INTERVAL '2.5' SECONDS)",
 }
 

@@ -27,7 +27,11 @@ ABOVE = (
     "{}), DESCRIPTOR(wt), INTERVAL '10' SECONDS)) GROUP BY window_start, window_end"
 )
 QUERIES = {
-    **{name: filled(window, "{}") for name, window in WINDOWS.items() if "session" not in name},
+    **{
+        name: filled(window, "{}")
+        for name, window in WINDOWS.items()
+        if not name.startswith(("session", "ranges"))
+    },
     "rows": OF_ROWS,
     "windows above": ABOVE,
 }

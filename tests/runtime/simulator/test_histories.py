@@ -28,6 +28,7 @@ from runtime.windows.session import SessionWindow
 from runtime.windows.tumble import Tumble
 from tests.runtime.simulator.queries import (
     ON_WHOLE_WINDOWS,
+    RANGES,
     START,
     WINDOWS,
     of_window,
@@ -111,6 +112,35 @@ def test_each_row_is_in_a_session_or_late_when_sessions_are_emitted_again(name, 
 
 
 QUERIES = {
+    "named ranges": f"""
+        SELECT name, window_start, window_end, COUNT(*) AS n, FIRST_VALUE(v) AS f, AVG(d) AS a
+        FROM TABLE({RANGES}) WHERE v > 0 OR name <> 'p'
+        GROUP BY name, window_start, window_end HAVING COUNT(*) > 1""",
+    "rows of ranges": f"""
+        SELECT name, k, v, window_end FROM (SELECT *, RANK() OVER (
+          PARTITION BY name, window_start, window_end ORDER BY v DESC) AS r FROM TABLE({RANGES}))
+        WHERE r <= 2""",
+    "top of ranges": f"""
+        SELECT name, n, window_end FROM (SELECT *, RANK() OVER (
+          PARTITION BY window_start, window_end ORDER BY n DESC) AS r FROM (
+            SELECT name, window_start, window_end, COUNT(*) AS n
+            FROM TABLE({RANGES}) GROUP BY name, window_start, window_end)) WHERE r = 1""",
+    "ranges that end together": f"""
+        SELECT window_end, COUNT(*) AS c, SUM(n) AS n FROM (
+          SELECT name, window_start, window_end, COUNT(*) AS n
+          FROM TABLE({RANGES}) GROUP BY name, window_start, window_end) GROUP BY window_end""",
+    "window over ranges": f"""
+        SELECT window_end, COUNT(*) AS c, SUM(n) AS n FROM TABLE(TUMBLE((
+          SELECT name, window_start AS s, window_end AS e, window_time AS wt, COUNT(*) AS n
+          FROM TABLE({RANGES}) GROUP BY name, window_start, window_end, window_time
+        ), DESCRIPTOR(wt), INTERVAL '20' SECONDS)) GROUP BY window_start, window_end""",
+    "join of ranges": f"""
+        SELECT a.name, b.name AS other, a.window_end, a.n, b.hi FROM (
+          SELECT name, window_start, window_end, COUNT(*) AS n
+          FROM TABLE({RANGES}) GROUP BY name, window_start, window_end) AS a
+        LEFT JOIN (SELECT name, window_start, window_end, MAX(v) AS hi
+          FROM TABLE({RANGES}) WHERE k = 'a' GROUP BY name, window_start, window_end) AS b
+        ON a.window_start = b.window_start AND a.window_end = b.window_end""",
     "having": of_window("tumble") + " HAVING COUNT(*) > 1",
     "window over windows": """
         SELECT window_start, window_end, SUM(n) AS n FROM TABLE(TUMBLE((
@@ -191,7 +221,7 @@ def _given(of):
 
 
 @pytest.mark.variants(2)
-@pytest.mark.parametrize("window", ["tumble", "hop", "cumulate", "session"])
+@pytest.mark.parametrize("window", ["tumble", "hop", "cumulate", "session", "ranges"])
 @pytest.mark.parametrize("config", [LATENESS, EARLY], ids=["lateness", "early"])
 @settings(max_examples=5)
 @given(rows=ROWS, seed=st.integers(0, 1 << 30))
