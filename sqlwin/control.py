@@ -11,12 +11,13 @@ from runtime.refusal import Refusal
 from runtime.spec.table import Column, TableColumn, TableSpec
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from planner.explain.document import QueryDocument
     from runtime.plan.in_process import InProcessStep
     from runtime.redaction import Mask
     from sqlwin.catalog.entries import Entry, Name
+    from sqlwin.catalog.options import Options
     from sqlwin.execution.activity import Activity
     from sqlwin.execution.errors import ScriptPlace
     from sqlwin.execution.guard import Guard
@@ -115,8 +116,10 @@ class SessionControl:
             ignores_unused: Whether `values` may have names that the script does not use.
             guard: Judge of each statement before it runs. None: all are allowed.
         """
+        from sqlwin.execution.guard import ALLOWS_ALL
+
         return self._session._scripts.run(
-            script, file, values, ignores_unused=ignores_unused, guard=guard
+            script, file, values, ignores_unused=ignores_unused, guard=guard or ALLOWS_ALL
         )
 
     def number_of_statements(self, script: str) -> int:
@@ -250,6 +253,33 @@ class SessionControl:
     def is_of_statement(self, name: str) -> bool:
         """Return whether sqlwin has given a name to files or to changed options of a table."""
         return self._session._runner.catalog.is_changed_table(name)
+
+    def origin_of_view(self, view: str) -> tuple[Name, Options] | None:
+        """Return what a view in Spark shows, and the options that a statement has set for it.
+
+        A table, a view, files or a state by its name in sqlwin. None for Spark's own views.
+        """
+        return self._session._runner.catalog.origin_of_view(view)
+
+    def names_of_views(self) -> list[Name]:
+        """Return the names of the views and materialized tables of the session."""
+        from sqlwin.catalog.entries import View
+
+        entries = self._session._runner.catalog.entries.by_name.items()
+        return [name for name, entry in entries if isinstance(entry, View)]
+
+    def rows_of_view(self, name: Name) -> DataFrame:
+        """Return the rows of a view on Spark, not computed yet. No guard judges them.
+
+        Raises:
+            SqlwinError: The view cannot be read.
+        """
+        from sqlwin.catalog.entries import View
+
+        runner = self._session._runner
+        view = runner.catalog.entry(name)
+        assert isinstance(view, View), "the caller asks about views"
+        return runner.plans.rows_of_view(view)
 
     @property
     def is_remote(self) -> bool:

@@ -253,8 +253,8 @@ MAY_IMPORT = {
         "sqlwin.statements click pg_mimic sqlglot"
     ),
     "sqlwin.server.reading": (
-        "planner.sql runtime runtime.scan runtime.spark sqlwin.catalog.spark.functions "
-        "sqlwin.control sqlwin.parser sqlwin.statements py4j pyspark sqlglot"
+        "planner.sql runtime runtime.frames runtime.scan runtime.spark "
+        "sqlwin.catalog.spark.functions sqlwin.control sqlwin.parser sqlwin.statements py4j pyspark sqlglot"
     ),
     "sqlwin.lsp": (
         "planner.aggregates planner.sql runtime runtime.spark sqlwin sqlwin.config "

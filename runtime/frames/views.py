@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Bounded = Callable[["SparkSession", PlanNode], "DataFrame"]
 
 _view_numbers = count()
+_STEP = "sqlwin_step_"
 
 
 def sql_dataframe(
@@ -35,6 +36,11 @@ def sql_dataframe(
         _drop_views(spark, views)
 
 
+def is_step(view: str) -> bool:
+    """Return whether a view shows the rows of a step."""
+    return view.startswith(_STEP)
+
+
 @contextmanager
 def temporary_view(spark: SparkSession, source: DataFrame) -> Iterator[str]:
     """Provide a view name for a DataFrame while SQL over it is analysed."""
@@ -46,7 +52,7 @@ def temporary_view(spark: SparkSession, source: DataFrame) -> Iterator[str]:
 
 
 def _create_view(source: DataFrame) -> str:
-    name = f"sqlwin_step_{next(_view_numbers)}"
+    name = f"{_STEP}{next(_view_numbers)}"
     source.createOrReplaceTempView(name)
     return name
 

@@ -60,7 +60,7 @@ from sqlwin.catalog.materialized import (
     place_of_slices,
     tables_of,
 )
-from sqlwin.catalog.options import ChangedTables, options_refused
+from sqlwin.catalog.options import ChangedTables, Options, options_refused
 from sqlwin.catalog.spark.analyzer import SparkAnalyzer, has_usual_settings
 from sqlwin.catalog.spark.names import table_names
 from sqlwin.catalog.spark.tables import SPARK_TABLE, SparkTables, full_name
@@ -333,6 +333,15 @@ class SessionCatalog:
         """
         is_ours = self._changed.has_view(name) or self._files.has_view(name)
         return is_ours or is_inserted_rows(name.lower())
+
+    def origin_of_view(self, view: str) -> tuple[Name, Options] | None:
+        """Return what a Spark view shows, by its name in sqlwin, and options of a statement."""
+        if (origin := self._files.origin(view) or self._states.origin(view)) is not None:
+            return origin
+        changed = self._changed.find(view)
+        base, options = (view.lower(), ()) if changed is None else (changed.base, changed.options)
+        key = next((key for key in self.entries.by_name if view_name(key) == base), None)
+        return None if key is None else (key, options)
 
     def connector(self, name: Name) -> str | None:
         """Return the connector of a session table, or None."""

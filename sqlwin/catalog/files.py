@@ -26,7 +26,8 @@ from runtime.scan.paths import data_files, is_glob, missing_path
 from runtime.spark.files import files_at, resolve
 from runtime.spark.session import is_remote
 from runtime.spec.table import TableSpec
-from sqlwin.catalog.entries import Registered
+from sqlwin.catalog.entries import Name, Registered
+from sqlwin.catalog.options import Options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -214,6 +215,13 @@ class FilesByName:
         """Return whether Spark reads files under this name."""
         return name.lower() in self._views
 
+    def origin(self, view: str) -> tuple[Name, Options] | None:
+        """Return the parser's name of files and their options. See `origin_of_view`."""
+        if (name := self._views.get(view.lower())) is None:
+            return None
+        named = self._named[name]
+        return (name_of_files(named.path),), named.options
+
     @contextmanager
     def naming_files_by_path(self, name: str) -> Iterator[None]:
         """Let errors in the block name the files' path instead of the table."""
@@ -303,6 +311,11 @@ class StatesByName:
         if state_of_name(name) is None:
             return None
         return f"state_{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
+
+    def origin(self, view: str) -> tuple[Name, Options] | None:
+        """Return the parser's name of a state, without options. See `origin_of_view`."""
+        name = next((name for name in self._registered if self.view(name) == view), None)
+        return None if name is None else ((name,), ())
 
 
 def refuse_remote_state(spark: SparkSession) -> None:

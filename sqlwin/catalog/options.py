@@ -17,6 +17,9 @@ from runtime.redaction import Mask
 from runtime.spec.table import TableSpec
 from sqlwin.parser.hints import FLINK_HINTS, SPARK_HINTS
 
+# Names and values
+Options = tuple[tuple[str, str], ...]
+
 
 def options_refused(name: Sequence[str]) -> AnalysisError:
     """Return the error for an OPTIONS hint after a name that is not a table of the session."""
@@ -55,11 +58,13 @@ class ChangedTable:
         spec: The table, under a name that contains the options.
         view: Name under which Spark reads it.
         base: Name under which Spark reads the original table.
+        options: Options that the statement overrides.
     """
 
     spec: TableSpec
     view: str
     base: str
+    options: Options
 
 
 class ChangedTables:
@@ -96,7 +101,7 @@ class ChangedTables:
         if other is not None and other.view != view_name:
             # equal except for masked values
             name = f"{spec.name} /*+ OPTIONS({shown}, {digest}) */"
-        table = ChangedTable(replace(changed, name=name), view_name, view)
+        table = ChangedTable(replace(changed, name=name), view_name, view, tuple(options))
         # Spark's SQL text refers to the view.
         self._by_name |= {name.lower(): table, table.view: table}
         return table
@@ -118,7 +123,9 @@ class ChangedTables:
         assert changes is not None, "the table has changes"
         open_table(changes).check()
         view_name = f"{view}__{word.lower().replace(' ', '_')}"
-        table = ChangedTable(replace(changes, name=name), view_name, base)
+        variant = self.find(view)
+        options = () if variant is None else variant.options
+        table = ChangedTable(replace(changes, name=name), view_name, base, options)
         self._by_name |= {name.lower(): table, table.view: table}
         return table
 

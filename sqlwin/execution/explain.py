@@ -159,6 +159,7 @@ class Explanations:
         def run(steps: Sequence[PlanNode], meter: Meter, watched: Watched) -> list[int | None]:
             options = replace(self._plans.execution_options(), meter=meter)
             rows = dataframe(self._plans.spark, steps[0], options)
+            self._plans.guard.check_plan(lambda: rows)
             if rows.isStreaming:
                 raise AnalysisError(
                     "EXPLAIN ANALYZE cannot measure a streaming DataFrame without a watermark",

@@ -47,7 +47,7 @@ from sqlwin.catalog.unknown_columns import name_columns_of_files
 from sqlwin.config.config import Config
 from sqlwin.execution.activity import Activity, StatementRun
 from sqlwin.execution.errors import StatementErrors
-from sqlwin.execution.guard import Guard
+from sqlwin.execution.guard import ALLOWS_ALL, Guard
 from sqlwin.execution.in_process import (
     FILES_ON_SPARK,
     files_read,
@@ -89,7 +89,7 @@ class _CurrentStatement(threading.local):
     scan_counts: StatementScanCounts | None = None
     notes: tuple[str, ...] = ()
     run: StatementRun | None = None
-    guard: Guard | None = None
+    guard: Guard = ALLOWS_ALL
 
 
 class Plans:
@@ -112,7 +112,7 @@ class Plans:
         self._spark = spark
         self.config = config
         self.lock = spark_views(spark)
-        self.catalog = SessionCatalog(spark, self._view_dataframe, lambda: config.mask, self.lock)
+        self.catalog = SessionCatalog(spark, self.rows_of_view, lambda: config.mask, self.lock)
         self.streams = Streams()
         self.activity = Activity(self._tag_jobs)
         self._session_scan_counts = None if is_remote(spark) else ScanCounts(spark)
@@ -146,7 +146,7 @@ class Plans:
         """Release the lock while jobs run, so that other threads can plan."""
         return self.lock.release()
 
-    def begin(self, text: str, guard: Guard | None = None) -> StatementRun:
+    def begin(self, text: str, guard: Guard = ALLOWS_ALL) -> StatementRun:
         """Begin a statement with its own counts and guard. Call `mark_jobs` before any jobs."""
         self._current.guard = guard
         run = self._current.run = self.activity.begin(text)
@@ -158,10 +158,9 @@ class Plans:
         return run
 
     def mark_jobs(self) -> None:
-        """Set the current statement as job description and tag in Spark.
+        """Set the current statement as job description and tag in Spark, once Spark runs.
 
-        This takes a dozen calls to Java, so it is skipped for statements without jobs. If the
-        statement starts Spark, it is done then.
+        Statements without jobs skip these dozen calls to Java.
         """
         if self.run is not None and is_started(self._spark):
             self.describe_job(self.run.record.text)
@@ -169,7 +168,7 @@ class Plans:
 
     def end(self) -> None:
         """End the current statement."""
-        self._current.run = self._current.guard = None
+        self._current.run, self._current.guard = None, ALLOWS_ALL
 
     def start_statement(self) -> None:
         """Make the catalog read tables again, in the current runtime mode."""
@@ -241,8 +240,6 @@ class Plans:
         """Measure a block as part of the current statement's run time."""
         return nullcontext() if self.run is None else self.run.span(name)
 
-    # -- from plans to DataFrames --------------------------------------------------------------
-
     @property
     def time_zone(self) -> str:
         """Session time zone."""
@@ -280,7 +277,7 @@ class Plans:
         if self.is_stream(plan):
             return self.lower_stream(plan, is_taken=is_whole)
         # a guard cannot judge a text that a Spark Connect server parses, only the tree
-        may_pass_text = self._current.guard is None or not is_remote(self._spark)
+        may_pass_text = self.guard is ALLOWS_ALL or not is_remote(self._spark)
         if is_whole and not plan.is_rewritten and may_pass_text:
             return LoweredBatch(plan, None)
         return LoweredBatch(plan, self.lower_batch(plan))
@@ -339,19 +336,15 @@ class Plans:
 
         refuse_remote_streams(self.spark)
         with self.errors_of(lowered.plans[0].sql), self._span("Spark's analysis"):
-            # The user starts this stream through Spark, not through sqlwin.
-            options = foreign_options(self.spark, self.config)
+            options = foreign_options(self.spark, self.config)  # the user starts this stream
             frame = lowered.dataframe(self.spark, options)
+            self.guard.check_plan(lambda: frame)
             return frame if lowered.limit is None else frame.limit(lowered.limit)
 
-    def check_text(self, text: str) -> None:
-        """Let the guard of the current statement judge a text before Spark analyses it.
-
-        Raises:
-            ReadOnlyError: The guard refuses it.
-        """
-        if self._current.guard is not None:
-            self._current.guard.check_text(self._spark, text)
+    @property
+    def guard(self) -> Guard:
+        """Judge of the current statement."""
+        return self._current.guard
 
     def batch_rows(self, lowered: LoweredBatch) -> BatchRows:
         """Return the rows of a query that runs as a batch.
@@ -363,10 +356,13 @@ class Plans:
 
         with self.errors_of(lowered.plan.sql), self._span("Spark's analysis"):
             if lowered.step is None:
-                self.check_text(lowered.plan.sql)
-                return BatchRows.of(self.spark.sql(lowered.plan.sql))
-            project = partial(window_projection, lowered.plan.physical, self.time_zone)
-            return batch_rows(self.spark, lowered.step, project, self.execution_options())
+                self.guard.check_text(self._spark, lowered.plan.sql)
+                rows = BatchRows.of(self.spark.sql(lowered.plan.sql))
+            else:
+                project = partial(window_projection, lowered.plan.physical, self.time_zone)
+                rows = batch_rows(self.spark, lowered.step, project, self.execution_options())
+            self.guard.check_plan(lambda: rows.dataframe)
+            return rows
 
     def place_of_insert(
         self,
@@ -554,10 +550,15 @@ class Plans:
             tag_statement(self._spark, before[0])
             context.setLocalProperty("spark.job.description", before[1])  # type: ignore[arg-type]
 
-    def _view_dataframe(self, view: View) -> DataFrame:
+    def rows_of_view(self, view: View) -> DataFrame:
+        """Return the rows of a view, which the guard of the current statement does not judge."""
         query = self.catalog.view(view.name)
         assert query is not None
-        return self.rows(query, view.text, is_whole=False)
+        guard, self._current.guard = self.guard, ALLOWS_ALL
+        try:
+            return self.rows(query, view.text, is_whole=False)
+        finally:
+            self._current.guard = guard
 
     def _apart(self, draft: Draft, insert: Insert) -> str | None:
         """Return why an INSERT cannot share a stream with others of its set, or None if it can."""

@@ -36,7 +36,7 @@ from sqlwin.catalog.definitions import Definitions
 from sqlwin.catalog.entries import MaterializedTable, Name, View
 from sqlwin.catalog.files import refuse_remote_state
 from sqlwin.config.config import Config
-from sqlwin.execution.guard import Guard
+from sqlwin.execution.guard import ALLOWS_ALL, Guard
 from sqlwin.execution.inserts import fit_rows, insert_target
 from sqlwin.execution.planning import LoweredBatch, Plans
 from sqlwin.execution.spark_statements.statements import (
@@ -125,7 +125,7 @@ class Runner:
         """Spark session, in which the tables of the statement's plans are visible."""
         return self.plans.spark
 
-    def run(self, statement: nodes.Statement, guard: Guard | None = None) -> Result:
+    def run(self, statement: nodes.Statement, guard: Guard = ALLOWS_ALL) -> Result:
         """Run a statement, if a guard allows it.
 
         Raises:
@@ -134,8 +134,7 @@ class Runner:
         with self.lock, deep_trees(statement.text):
             run = self.plans.begin(statement.text, guard)
             try:
-                if guard is not None:
-                    guard.check_statement(statement)
+                guard.check_statement(statement)
                 result = self._run(statement)
             except BaseException as error:
                 run.record_failure(error)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from runtime.errors import SqlwinError
 from sqlwin.execution.errors import ScriptPlace, StatementErrors
-from sqlwin.execution.guard import Guard
+from sqlwin.execution.guard import ALLOWS_ALL, Guard
 from sqlwin.execution.runner import Runner
 from sqlwin.result import Result, RowsResult
 from sqlwin.statements.parameters import Params, bind_parameters, check_parameters
@@ -45,7 +45,7 @@ class Scripts:
         params: Params | None = None,
         *,
         ignores_unused: bool = False,
-        guard: Guard | None = None,
+        guard: Guard = ALLOWS_ALL,
     ) -> Iterator[Result]:
         """Run a script statement by statement, each when its result is requested.
 

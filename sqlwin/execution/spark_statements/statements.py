@@ -50,7 +50,7 @@ class SparkStatements:
             text = statement.spark_text
         errors = plans.errors_of(text)
         with errors:
-            plans.check_text(text)
+            plans.guard.check_text(plans.spark, text)
         refuse_session_table(plans.catalog, statement)
         plans.catalog.show_all(words(statement.tokens))
         check_double_quotes(statement, plans.catalog)
@@ -59,6 +59,7 @@ class SparkStatements:
             rows = plans.spark.sql(text)
             if not rows.columns:
                 return MessageResult(text, "OK")
+            plans.guard.check_plan(lambda: rows)
         if not is_remote(plans.spark) and rows.isStreaming:
             raise _stream_error(text)
         if rows.columns == _DESCRIBED:

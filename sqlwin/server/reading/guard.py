@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from runtime.errors import SqlwinError
 from runtime.spark.session import is_remote
 from sqlwin.control import SessionControl
 from sqlwin.server.reading.errors import refusal
 from sqlwin.server.reading.paths import ReadablePaths
 from sqlwin.server.reading.relations import ReadableRelations
+from sqlwin.server.reading.spark_plans import SparkPlans
 from sqlwin.server.reading.spark_trees import check_spark_text
 from sqlwin.server.reading.trees import check_tree
 from sqlwin.statements import nodes
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 # First words of Spark's statements that may read; `check_text` judges the rest
 _READING = frozenset("( DESC DESCRIBE FROM SELECT SHOW TABLE VALUES WITH".split())
@@ -36,6 +38,9 @@ class ReadingGuard:
         self._control = control
         paths = ReadablePaths(readable, control.resolve_path, is_remote=control.is_remote)
         self._relations = ReadableRelations(control, paths)
+        self._spark_plans: SparkPlans | None = None
+        # by the definition of a view: what it does and clients may not
+        self._of_views: dict[object, frozenset[str]] = {}
 
     def check_statement(self, statement: nodes.Statement) -> None:
         """Judge the tree of a statement.
@@ -71,7 +76,44 @@ class ReadingGuard:
         """
         if is_remote(spark):
             raise refusal("Spark Connect cannot judge this statement before it runs")
-        check_spark_text(spark, text, self._relations, self._control.user_functions)
+        expressions = self._plans(spark).expressions
+        check_spark_text(spark, text, expressions, self._relations, self._control.user_functions)
+
+    def check_plan(self, rows: Callable[[], DataFrame]) -> None:
+        """Judge the plan of a query as Spark has analysed it.
+
+        A view that the query reads is a part of the plan, and may do what clients may not.
+
+        Raises:
+            ReadOnlyError: It is not allowed.
+        """
+        frame = rows()
+        if is_remote(frame.sparkSession):
+            return
+        refused = self._plans(frame.sparkSession).refusals_of(frame)
+        if refused:
+            for name in self._control.names_of_views():
+                for text in self._parts_of_view(name):
+                    refused.pop(text, None)
+        for error in refused.values():
+            raise error
+
+    def _plans(self, spark: SparkSession) -> SparkPlans:
+        if self._spark_plans is None:
+            functions = self._control.user_functions
+            self._spark_plans = SparkPlans(spark, self._relations, functions)
+        return self._spark_plans
+
+    def _parts_of_view(self, name: tuple[str, ...]) -> frozenset[str]:
+        definition = self._control.entry(name)
+        if definition not in self._of_views:
+            try:
+                rows = self._control.rows_of_view(name)
+            except SqlwinError:
+                return frozenset()  # its files are missing
+            refused = self._plans(rows.sparkSession).refusals_of(rows)
+            self._of_views[definition] = frozenset(refused)
+        return self._of_views[definition]
 
     def _check_explained(self, explain: nodes.Explain) -> None:
         inner = explain.statement

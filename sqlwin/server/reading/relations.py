@@ -62,6 +62,17 @@ class ReadableRelations:
                 hint=_ALLOW_PATH,
             )
 
+    def check_view(self, name: Name) -> None:
+        """Check a table or view of Spark, which may show a table or files of sqlwin.
+
+        Raises:
+            ReadOnlyError: Clients may not read it.
+        """
+        origin = self._control.origin_of_view(name[0]) if len(name) == 1 else None
+        of, options = (name, ()) if origin is None else origin
+        self.check(of)
+        self.check_options(options)
+
     def check_path(self, path: str | None) -> None:
         """Check a path.
 

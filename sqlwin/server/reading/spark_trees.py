@@ -18,32 +18,26 @@ from runtime.errors import ReadOnlyError
 from runtime.spark.errors import translate_spark_errors
 from sqlwin.server.reading.errors import refusal
 from sqlwin.server.reading.relations import ReadableRelations
+from sqlwin.server.reading.spark_classes import CATALYST, EXPRESSIONS, OPERATORS, classes
 from sqlwin.server.reading.trees import check_function
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CATALYST = "org.apache.spark.sql.catalyst."
-_COMMANDS = "org.apache.spark.sql.execution.command."
-
-
-def _classes(package: str, names: str) -> frozenset[str]:
-    return frozenset(f"{package}.{name}" for name in names.split())
-
-
+_COMMANDS = "org.apache.spark.sql.execution.command"
 # Nodes with the name of a table, a view or a function
-_TABLES = _classes(
-    f"{_CATALYST}analysis", "UnresolvedRelation UnresolvedTable UnresolvedTableOrView"
-)
-_FUNCTION = f"{_CATALYST}analysis.UnresolvedFunction"
-_GENERATOR = f"{_CATALYST}analysis.UnresolvedGenerator"
-_TABLE_FUNCTION = f"{_CATALYST}analysis.UnresolvedTableValuedFunction"
-# Nodes that are parts of a query, compute with values, or list what the session has
+_TABLES = classes(f"{CATALYST}analysis", "UnresolvedRelation UnresolvedTable UnresolvedTableOrView")
+_FUNCTION = f"{CATALYST}analysis.UnresolvedFunction"
+_GENERATOR = f"{CATALYST}analysis.UnresolvedGenerator"
+_TABLE_FUNCTION = f"{CATALYST}analysis.UnresolvedTableValuedFunction"
+# Nodes that are parts of a query, or list what the session has
 _NODES = (
-    _TABLES
+    OPERATORS
+    | EXPRESSIONS
+    | _TABLES
     | {_FUNCTION, _GENERATOR, _TABLE_FUNCTION}
-    | _classes(
-        f"{_CATALYST}analysis",
+    | classes(
+        f"{CATALYST}analysis",
         """
         CurrentNamespace$ MultiAlias RelationTimeTravel UnresolvedAlias UnresolvedAttribute
         UnresolvedExtractValue UnresolvedFunctionName UnresolvedHaving UnresolvedInlineTable
@@ -51,40 +45,24 @@ _NODES = (
         UnresolvedStarExceptOrReplace UnresolvedSubqueryColumnAliases UnresolvedTVFAliases
         """,
     )
-    | _classes(
-        f"{_CATALYST}plans.logical",
+    | classes(
+        f"{CATALYST}plans.logical",
         """
-        Aggregate Distinct Except Filter Generate GlobalLimit Intersect Join LateralJoin LocalLimit
-        LocalRelation Offset OneRowRelation Pivot Project RepartitionByExpression Sample Sort
-        SubqueryAlias Union Unpivot UnresolvedHint UnresolvedWith WithWindowDefinition
+        Pivot Unpivot UnresolvedHint UnresolvedWith WithWindowDefinition
         DescribeColumn DescribeFunction DescribeNamespace DescribeRelation ShowColumns
         ShowCreateTable ShowFunctions ShowPartitions ShowTableProperties ShowTables
         ShowTablesExtended ShowViews
         """,
     )
-    | _classes(
-        f"{_CATALYST}expressions",
+    | classes(
+        f"{CATALYST}expressions",
         """
-        Add Alias And AttributeReference BitwiseAnd BitwiseNot BitwiseOr BitwiseXor CaseWhen Cast
-        Coalesce Collate Concat CreateNamedStruct CreateStruct Cube CurrentDate CurrentRow$
-        CurrentTime CurrentTimestamp CurrentUser Divide EqualNullSafe EqualTo Exists
-        FunctionTableSubqueryArgumentExpression GreaterThan GreaterThanOrEqual GroupingSets If ILike
-        In InSubquery IntegralDivide IsNotNull IsNotUnknown$$anon$2 IsNull IsUnknown$$anon$1
-        LambdaFunction LateralSubquery LessThan LessThanOrEqual Like LikeAll LikeAny ListQuery
-        Literal Localtime LocalTimestamp Multiply NamedArgumentExpression Not NotLikeAll NotLikeAny
-        Or Overlay PipeExpression PipeOperator RLike Remainder Rollup ScalarSubquery
-        SemiStructuredExtract ShiftLeft ShiftRight ShiftRightUnsigned SortOrder
-        SpecifiedWindowFrame StringLocate StringTrim StringTrimLeft StringTrimRight Substring
-        Subtract TimestampAdd TimestampDiff UnaryMinus UnaryPositive UnboundedFollowing$
-        UnboundedPreceding$ UnresolvedCollation UnresolvedNamedLambdaVariable
-        UnresolvedWindowExpression UnspecifiedFrame$ WindowExpression WindowSpecDefinition
+        IsNotUnknown$$anon$2 IsUnknown$$anon$1 UnresolvedCollation UnresolvedNamedLambdaVariable
+        UnresolvedWindowExpression
         """,
     )
-    | _classes(
-        f"{_CATALYST}expressions.aggregate", "AggregateExpression AnyValue First Last Max Min"
-    )
-    | _classes(
-        _COMMANDS.rstrip("."),
+    | classes(
+        _COMMANDS,
         """
         DescribeQueryCommand ExplainCommand ShowCatalogsCommand ShowCurrentNamespaceCommand
         ShowNamespacesCommand
@@ -99,7 +77,7 @@ _VALUES = (
     "scala.Enumeration",
     "org.apache.spark.sql.types.",
     "org.apache.spark.unsafe.types.",
-    f"{_CATALYST}expressions.GenericInternalRow",
+    f"{CATALYST}expressions.GenericInternalRow",
 )
 _OPTIONS = "org.apache.spark.sql.util.CaseInsensitiveStringMap"
 # Nodes of clauses that are refused, for messages
@@ -114,7 +92,7 @@ _CLAUSES = {
 }
 # What a Java object is, by the first of these classes that it is an instance of
 _KINDS = {
-    f"{_CATALYST}trees.TreeNode": "node",
+    f"{CATALYST}trees.TreeNode": "node",
     "scala.collection.Iterable": "items",
     "scala.Product": "fields",
 }
@@ -123,6 +101,7 @@ _KINDS = {
 def check_spark_text(
     spark: SparkSession,
     text: str,
+    expressions: frozenset[str],
     relations: ReadableRelations,
     user_functions: Callable[[], frozenset[str]],
 ) -> None:
@@ -131,6 +110,7 @@ def check_spark_text(
     Args:
         spark: Spark session that will run the text.
         text: A statement.
+        expressions: Classes of the expressions that compute functions of values.
         relations: Judge of its tables.
         user_functions: See `sqlwin.server.reading.trees.check_tree`.
 
@@ -141,7 +121,7 @@ def check_spark_text(
     with translate_spark_errors():
         tree = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
     for node, name in _Tree(spark).nodes(tree):
-        if name not in _NODES:
+        if name not in _NODES and name not in expressions:
             raise _refused_node(name)
         if name in _TABLES:
             relations.check(tuple(_items(node.multipartIdentifier())))
