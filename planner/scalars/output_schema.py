@@ -35,7 +35,7 @@ _UNDERSTOOD = (
 )
 _SUBQUERY = ("this", "alias")
 _UNION = ("this", "expression", "with_", "order", "limit", "offset")
-_JOIN = ("this", "side", "kind", "on")
+_JOIN = ("this", "side", "kind", "on", "using")
 # Sides of a join whose columns become nullable: left, right
 _NULLABLE_SIDES = {
     "": (False, False),
@@ -159,19 +159,40 @@ def _scope(query: exp.Select, relations: Mapping[str, Schema]) -> ColumnScope:
     scope = ColumnScope((_relation(source.this, relations),))
     for join in query.args.get("joins") or ():
         side, kind = join.side.upper(), join.kind.upper()
-        require(has_only(join, _JOIN) and join.args.get("on") is not None)
+        require(has_only(join, _JOIN))
         is_filter = kind in ("SEMI", "ANTI")
         require(side in _NULLABLE_SIDES and (is_filter or kind in ("", "INNER", "OUTER")))
         right = _relation(join.this, relations)
         names = [name for name, _ in (*scope.relations, right)]
         require(None not in names and len(set(names)) == len(names))
-        ColumnScope((*scope.relations, right)).condition(join.args["on"])
-        if is_filter:
-            continue
+        using = [named.name for named in join.args.get("using") or ()]
+        require(bool(using) != (join.args.get("on") is not None))
+        if not using:
+            ColumnScope((*scope.relations, right), merged=scope.merged).condition(join.args["on"])
+        of_both = [_merged(*_pair(name, scope.columns, right[1]), side) for name in using]
         is_left, is_right = _NULLABLE_SIDES[side]
+        _, before = _optional((None, scope.merged), is_left)
+        others = (c for c in before if c.name.lower() not in {name.lower() for name in using})
         left = tuple(_optional(relation, is_left) for relation in scope.relations)
-        scope = ColumnScope((*left, _optional(right, is_right)))
+        both = left if is_filter else (*left, _optional(right, is_right))
+        scope = ColumnScope(both, merged=(*of_both, *others))
     return scope
+
+
+def _pair(name: str, left: Schema, right: Schema) -> tuple[Column, Column]:
+    """Return the columns of both sides of a join that USING compares."""
+    sides = [[c for c in side if c.name.lower() == name.lower()] for side in (left, right)]
+    require(all(len(side) == 1 for side in sides))
+    (of_left,), (of_right,) = sides
+    require(of_left.type == of_right.type and is_ordered(of_left.type))
+    return of_left, of_right
+
+
+def _merged(left: Column, right: Column, side: str) -> Column:
+    """Return the column that USING makes of a column of each side."""
+    if side == "FULL":
+        return replace(left, nullable=True)
+    return right if side == "RIGHT" else left
 
 
 def _optional(relation: NamedSchema, is_optional: bool) -> NamedSchema:
@@ -326,15 +347,19 @@ def name_of(item: exp.Expr) -> str:
         case _ if (operator := OPERATORS.get(type(item))) in _NAMED:
             return f"({name_of(item.this)} {operator} {name_of(item.expression)})"
         case exp.Anonymous() if item.name.upper() in ("COUNT", "SUM", "AVG", "MIN", "MAX"):
-            (argument,) = item.expressions
-            if isinstance(argument, exp.Star):
-                require(item.name.upper() == "COUNT")
+            arguments = item.expressions
+            require(bool(arguments) and (len(arguments) == 1 or item.name.upper() == "COUNT"))
+            if isinstance(arguments[0], exp.Star):
+                require(item.name.upper() == "COUNT" and len(arguments) == 1)
                 return "count(1)"
-            require(not isinstance(argument, exp.Distinct))
-            return f"{item.name.lower()}({name_of(argument)})"
+            distinct = isinstance(arguments[0], exp.Distinct)
+            parts = arguments[0].expressions if distinct else arguments
+            text = ", ".join(name_of(part) for part in parts)
+            return f"{item.name.lower()}({'DISTINCT ' * distinct}{text})"
+        case exp.Filter():
+            return f"{name_of(item.this)} FILTER (WHERE {name_of(item.expression.this)})"
         case exp.Anonymous() if _is_named(item):
-            arguments = ", ".join(name_of(argument) for argument in item.expressions)
-            return f"{item.name.lower()}({arguments})"
+            return f"{item.name.lower()}({', '.join(map(name_of, item.expressions))})"
     refuse(ONLY_SPARK)
 
 

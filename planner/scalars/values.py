@@ -58,15 +58,19 @@ class ColumnScope:
     Attributes:
         relations: Relations in FROM.
         results: Columns of the select list, which ORDER BY and HAVING may use.
+        merged: Columns that USING makes of a column of each relation, which `*` has first.
     """
 
     relations: tuple[NamedSchema, ...]
     results: Schema = ()
+    merged: Schema = ()
 
     @property
     def columns(self) -> Schema:
         """Columns of all relations."""
-        return tuple(column for _, schema in self.relations for column in schema)
+        columns = (column for _, schema in self.relations for column in schema)
+        others = (c for c in columns if column_named(self.merged, c.name) is None)
+        return (*self.merged, *others)
 
     def condition(self, node: exp.Expr) -> None:
         """Check that an expression is a condition."""

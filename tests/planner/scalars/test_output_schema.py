@@ -96,6 +96,20 @@ KNOWN = [
       for kind in ("INNER", "LEFT", "RIGHT", "FULL OUTER")),
     *(f"SELECT a.one, a.k FROM (SELECT 1 AS one, k FROM t) AS a {kind} JOIN t AS b ON a.k = b.k"
       for kind in ("LEFT SEMI", "LEFT ANTI")),
+    *(f"SELECT {items} FROM (SELECT 1 AS one, k, d, 'a' AS x FROM t) AS a {kind} JOIN "
+      "(SELECT 2 AS one, k, f, 'b' AS y FROM t) AS b USING (one, k)"
+      for kind in ("INNER", "LEFT", "RIGHT", "FULL OUTER")
+      for items in ("*", "k, one, x, y", "a.one AS l, b.one AS r, a.k AS e, k, d + f AS s")),
+    *(f"SELECT * FROM (SELECT 1 AS one, k FROM t) AS a {kind} JOIN t AS b USING (k)"
+      for kind in ("LEFT SEMI", "LEFT ANTI")),
+    *(f"SELECT * FROM (SELECT 1 AS one, k, i4 FROM t) AS a {first} JOIN (SELECT 2 AS one, k AS l, d FROM t) AS b "
+      f"USING (one) {second} JOIN (SELECT 3 AS one, i4 AS c, 0 AS z FROM t) AS c USING (one)"
+      for first in ("INNER", "RIGHT", "FULL") for second in ("LEFT", "RIGHT", "FULL")),
+    "SELECT one, COUNT(*) AS n FROM (SELECT 1 AS one, k FROM t) AS a FULL JOIN (SELECT 2 AS one, k FROM t) AS b "
+      "USING (one, k) GROUP BY one ORDER BY one",
+    "SELECT * FROM t AS a JOIN t AS b USING (k)",
+    "SELECT COUNT(DISTINCT k), COUNT(k, i4), COUNT(DISTINCT k, i4), MAX(k), MAX(i4) FROM t",
+    "SELECT SUM(i4) FILTER (WHERE d > 1), COUNT(*) FILTER (WHERE b), COUNT(DISTINCT k) FILTER (WHERE k = 'a') FROM t",
     "SELECT UPPER(k), LOWER('A'), LENGTH(k), TRIM(k), CONCAT(k, 'a'), YEAR(ts), MONTH(day), DAY(tz), HOUR(ts) FROM t",
     "SELECT UPPER('a') AS u, k || 'b' AS c, CONCAT(k, i4) AS d, CONCAT_WS('-', k, k) AS e, SUBSTRING(k, 2, i4) AS f FROM t",
     "SELECT SUBSTRING(k FROM 2 FOR 3) AS a, REPLACE(k, 'a', 'b') AS b, REVERSE(k) AS c, STARTSWITH(k, 'a') AS d FROM t",
@@ -164,13 +178,20 @@ LEFT = [
     "SELECT ts + INTERVAL '1' MONTH AS s FROM t",
     "SELECT k FROM t ORDER BY 2",
     "SELECT i4 AS k FROM t ORDER BY k + 1",
-    "SELECT COUNT(DISTINCT k) FROM t",
+    "SELECT COUNT() FROM t",
+    "SELECT SUM(i4, i4) FROM t",
+    "SELECT SUM(i4) FILTER (WHERE k IS NOT NULL) FROM t",
     "SELECT INITCAP('a') AS u",
     "SELECT *",
     "SELECT NULL AS n",
     "SELECT DISTINCT k FROM t ORDER BY i4",
     "SELECT k FROM t AS a JOIN t AS b ON a.k = b.k",
     "SELECT a.k FROM t AS a, t AS b",
+    "SELECT i4 FROM t AS a JOIN t AS b USING (k)",
+    "SELECT a.k FROM t AS a JOIN t AS b USING (missing)",
+    "SELECT a.k FROM t AS a NATURAL JOIN t AS b",
+    "SELECT k FROM t AS a JOIN (SELECT 1 AS k) AS b USING (k)",
+    "SELECT b.k FROM t AS a LEFT SEMI JOIN t AS b USING (k)",
     "SELECT a.k FROM t AS a JOIN t AS a ON a.k = a.k",
     "SELECT b.k FROM t AS a LEFT SEMI JOIN t AS b ON a.k = b.k",
     "SELECT SUM(i4) OVER (PARTITION BY k) AS s FROM t",
