@@ -18,7 +18,13 @@ from collections.abc import Callable, Collection
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in, canonical
-from planner.sql.build import alias, column, identifier, select_items
+from planner.sql.build import (
+    alias,
+    column,
+    identifier,
+    item_name,
+    select_items,
+)
 
 _HIDDEN = "$qualify{}"
 # Clauses that apply after the condition
@@ -49,7 +55,7 @@ class _Unfolding:
         self._input_names = input_names
         items = select.expressions
         self._aliases = {item.alias.lower(): item.this for item in items if item.alias}
-        self._outputs = {item.alias_or_name.lower() for item in items} - {"", "*"}
+        self._outputs = {item_name(item).lower() for item in items} - {"", "*"}
         self._has_star = any(isinstance(item, exp.Star) for item in items)
         self._hidden: list[exp.Alias] = []
 
@@ -76,7 +82,7 @@ class _Unfolding:
         """Return the select list without hidden columns."""
         if not self._hidden:
             return [exp.Star()]
-        names = [item.alias_or_name for item in self._select.expressions]
+        names = [item_name(item) for item in self._select.expressions]
         if all(names) and "*" not in names and len({n.lower() for n in names}) == len(names):
             return [column(name) for name in names]
         left_out = [identifier(hidden.alias) for hidden in self._hidden]

@@ -18,7 +18,7 @@ from planner.nodes.logical import (
     in_windows,
     plain_items,
 )
-from planner.sql.build import alias, cast_as, column, is_timestamp, to_sql
+from planner.sql.build import alias, cast_as, column, is_timestamp, item_name, to_sql
 from planner.sql.intervals import fold_interval, is_in_weeks
 from planner.sql.nodes import WINDOW_COLUMNS, WindowFunctionCall, error_at, position_of, span_of
 from planner.sql.parts import own_clauses
@@ -259,7 +259,7 @@ def reading_date(select: exp.Select, date: str) -> exp.Select:
     they refer to dates already.
     """
     select = select.copy()
-    outputs = {item.alias_or_name.lower() for item in select.selects}
+    outputs = {item_name(item).lower() for item in select.selects}
     for part in list(own_clauses(select)):
         reads = [
             read

@@ -15,6 +15,7 @@ from planner.sql.build import (
     column,
     has_only,
     is_whole_star,
+    item_name,
 )
 from runtime.refusal import refuse
 
@@ -51,7 +52,7 @@ def items_of(select: exp.Select, schema: Schema) -> list[Item]:
         elif inner.is_star and not isinstance(inner, exp.Anonymous):
             refuse("Spark expands * with exceptions or of one relation")
         else:
-            items.append(Item(item.alias_or_name or f"$item{number}", inner))
+            items.append(Item(item_name(item) or f"$item{number}", inner))
     return items
 
 

@@ -37,7 +37,7 @@ from planner.nodes.physical import (
     SharedSlices,
     StreamGapFill,
 )
-from planner.sql.build import bare_column, is_whole_star, star_leaves_out
+from planner.sql.build import bare_column, is_whole_star, item_name, star_leaves_out
 from planner.sql.parts import operands
 from runtime.windows import Window
 
@@ -248,7 +248,7 @@ def output_names(query: exp.Expr, relations: Mapping[str, Node]) -> list[str] | 
         return None if behind is None else [column.name for column in behind.schema]
     if any(item.find(exp.Star) and not item.find(exp.Anonymous) for item in query.expressions):
         return None
-    return [item.alias_or_name for item in query.expressions]
+    return [item_name(item) for item in query.expressions]
 
 
 def _source_properties(

@@ -43,6 +43,7 @@ from planner.sql.build import (
     has_only,
     is_flat_type,
     is_whole_star,
+    item_name,
     last_time_before,
     to_sql,
 )
@@ -193,7 +194,7 @@ def _below(names: Mapping[str, str], items: Sequence[exp.Expr]) -> dict[str, str
         items: Select list.
     """
     has_star = any(is_whole_star(item) for item in items)
-    of_items = {item.alias_or_name.lower(): bare_column(item.unalias()) for item in items}
+    of_items = {item_name(item).lower(): bare_column(item.unalias()) for item in items}
     below: dict[str, str] = {}
     for own, name in names.items():
         column_below = of_items.get(name, name if has_star else None)

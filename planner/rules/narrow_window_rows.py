@@ -21,7 +21,7 @@ from planner.nodes.logical import (
     with_needed_columns,
 )
 from planner.optimizer import Options
-from planner.sql.build import column_names, has_only
+from planner.sql.build import column_names, has_only, item_name
 from planner.sql.parts import PLAIN_SELECT, lone_source, makes_rows
 from planner.streams.buffered_rows import columns_read
 from planner.streams.tables import streams_of
@@ -137,10 +137,10 @@ def _drop_items(query: exp.Expr, needed: frozenset[str]) -> frozenset[str] | Non
     items = query.expressions
     stars = [item for item in items if item.is_star]
     named = [item for item in items if not item.is_star]
-    if any(not entry.alias_or_name or aggregates_in(entry) or makes_rows(entry) for entry in named):
+    if any(not item_name(entry) or aggregates_in(entry) or makes_rows(entry) for entry in named):
         return None
-    names = {item.alias_or_name.lower() for item in named}
-    kept_items = [item for item in named if item.alias_or_name.lower() in needed] or named
+    names = {item_name(item).lower() for item in named}
+    kept_items = [item for item in named if item_name(item).lower() in needed] or named
     dropped: frozenset[str] | None = None
     if len(kept_items) < len(named):
         dropped = frozenset(names - needed)

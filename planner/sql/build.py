@@ -27,6 +27,20 @@ def is_timestamp(type_: str) -> bool:
     return type_ in ("timestamp", "timestamp_ntz")
 
 
+def item_name(item: exp.Expr) -> str:
+    """Return the name of an item of a select list, "" for an expression without one.
+
+    sqlglot names an expression by its first part: `1 + 1` by 1, `MAX(v)` by MAX.
+
+    Example:
+        >>> from sqlglot import parse_one
+        >>> [item_name(item) for item in parse_one("SELECT t.a, a AS b, 1 + 1").selects]
+        ['a', 'b', '']
+    """
+    has_name = isinstance(item, exp.Alias | exp.Column | exp.Dot | exp.Star)
+    return item.alias_or_name if has_name else item.alias
+
+
 def to_sql(node: exp.Expr) -> str:
     """Render a tree as Spark SQL."""
     return node.sql(dialect=SparkSql)

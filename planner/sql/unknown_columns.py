@@ -15,6 +15,7 @@ from sqlglot.errors import OptimizeError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from planner.catalog import Schema
+from planner.sql.build import item_name
 from planner.sql.nodes import TextSpan, span_of
 
 # Constructs that introduce names which no relation has
@@ -134,8 +135,8 @@ def _columns_of(source: exp.Expr | Scope, relations: Mapping[str, Schema]) -> li
             for columns in _columns_by_source(source, relations).values():
                 names += columns
         else:
-            _require(bool(item.alias_or_name) and item.alias_or_name != "*")
-            names.append(item.alias_or_name)
+            _require(item_name(item) not in ("", "*"))
+            names.append(item_name(item))
     return names
 
 

@@ -9,7 +9,11 @@ from sqlglot import exp
 from planner.catalog import Catalog
 from planner.nodes.logical import Filter, Node, Project, SqlQuery, TableScan
 from planner.nodes.physical import LocalWindowAggregate
-from planner.sql.build import bare_column, star_leaves_out
+from planner.sql.build import (
+    bare_column,
+    item_name,
+    star_leaves_out,
+)
 from planner.sql.intervals import fold_interval
 from planner.sql.parts import only_source, sources_of
 from planner.streams.tables import stream_named
@@ -147,7 +151,7 @@ def _origin(items: Iterable[exp.Expr], source: str, name: str) -> str | None:
                 return None
             if name.lower() not in left_out:
                 return name
-        elif item.alias_or_name.lower() == name.lower():
+        elif item_name(item).lower() == name.lower():
             return inner.name if isinstance(inner, exp.Column) and is_of_source else None
     return None
 

@@ -27,7 +27,7 @@ from planner.nodes.logical import (
 )
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.nodes.windows import window_properties
-from planner.sql.build import bare_column, is_timestamp, select_all_from
+from planner.sql.build import bare_column, is_timestamp, item_name, select_all_from
 from planner.sql.flink_functions import is_current_time
 from planner.sql.nodes import TextSpan, span_of
 from planner.sql.parts import bare_table
@@ -185,7 +185,7 @@ def _origins_in_text(
                 if position >= len(side.expressions):
                     continue
                 item = side.expressions[position]
-                name = item.alias_or_name
+                name = item_name(item)
                 if not name:
                     yield item.unalias()
                     continue
@@ -194,7 +194,7 @@ def _origins_in_text(
     if not isinstance(query, exp.Select):
         yield None
         return
-    named = [item for item in query.expressions if item.alias_or_name.lower() == column.lower()]
+    named = [item for item in query.expressions if item_name(item).lower() == column.lower()]
     for item in named or query.expressions:
         value = item.unalias()
         if isinstance(value, exp.Star):
@@ -252,7 +252,7 @@ def _position(query: exp.Union, column: str) -> int | None:
     first = next(_sides(query))
     if not isinstance(first, exp.Select) or first.is_star:
         return None
-    names = [item.alias_or_name.lower() for item in first.expressions]
+    names = [item_name(item).lower() for item in first.expressions]
     return names.index(column.lower()) if column.lower() in names else None
 
 

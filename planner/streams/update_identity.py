@@ -21,7 +21,10 @@ from planner.nodes.logical import (
     WindowRank,
 )
 from planner.nodes.physical import GlobalWindowAggregate
-from planner.sql.build import star_leaves_out
+from planner.sql.build import (
+    item_name,
+    star_leaves_out,
+)
 from planner.streams.distinct_texts import column_of_text
 from planner.streams.ranked_rows import ranking
 from runtime.spec.sink import IdentityColumn
@@ -192,7 +195,7 @@ def _selected(items: Sequence[exp.Expr], columns: _Columns, base: _Base) -> _Col
             inner.name.lower() if isinstance(inner, exp.Column) else _of_text(inner, origins, base)
         )
         origin = None if name is None else origins.get(name)
-        selected.append((item.alias_or_name.lower(), origin))
+        selected.append((item_name(item).lower(), origin))
     return selected
 
 

@@ -38,6 +38,7 @@ from planner.sql.build import (
     bare_column,
     cast_as,
     column,
+    item_name,
     last_time_before,
     to_sql,
 )
@@ -317,7 +318,7 @@ class _FilledBlock:
         reasons = {}
         for item, expr in zip(self.select.expressions, self.items, strict=True):
             if not aggregates_in(expr):
-                reasons[item.alias_or_name.lower()] = "only columns with an aggregate are filled"
+                reasons[item_name(item).lower()] = "only columns with an aggregate are filled"
         return reasons
 
     # -- the SELECT around ---------------------------------------------------------------------
@@ -372,7 +373,7 @@ class _FilledBlock:
                 self.clause,
                 hint="select it, and order by its name",
             )
-        known = node.column_names | {item.alias_or_name.lower() for item in outer.expressions}
+        known = node.column_names | {item_name(item).lower() for item in outer.expressions}
         unknown = [c for c in outer.find_all(exp.Column) if c.parts[0].name.lower() not in known]
         if unknown:
             self.bind(self.select.copy(), self.scope)  # Spark reports it, as without FILL

@@ -11,6 +11,7 @@ from planner.sql.build import (
     cast_as,
     column,
     identifier,
+    item_name,
     literal,
     select_items,
     star_leaves_out,
@@ -104,8 +105,7 @@ def guarded_items(query: exp.Select, names: tuple[str, ...] | None) -> list[exp.
         value = item.unalias()
         if value.is_star or is_complex(value):
             return None
-        # a call has the name of its function here, not the one of its column
-        name = names[position] if names else item.alias_or_name
+        name = names[position] if names else item_name(item)
         if not name:
             return None
         items.append(alias(only_if_kept(value), name))
