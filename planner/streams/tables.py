@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sqlglot import exp
 
@@ -20,6 +20,9 @@ from planner.nodes.physical import (
     ScanLocalWindowAggregate,
     with_rows_by_spark,
 )
+from planner.nodes.windows import output_names
+from planner.sql.build import identifier
+from planner.sql.names import with_ctes
 from planner.sql.parts import name_parts
 from runtime.plan.local import SplitScan
 
@@ -118,3 +121,31 @@ def arrives_at_once(node: Node, catalog: Catalog) -> bool:
 def stream_named(table: exp.Table, catalog: Catalog) -> StreamTable | None:
     """Return the stream that a table reference refers to, or None."""
     return catalog.stream(name_parts(table))
+
+
+def column_names_of(
+    query: exp.Expr,
+    relations: Mapping[str, Node],
+    scope: Mapping[str, exp.Expr],
+    catalog: Catalog,
+) -> tuple[str, ...] | None:
+    """Return the column names of a query, or None for another expression.
+
+    Args:
+        query: The query.
+        relations: Nodes by placeholder name.
+        scope: Queries of CTEs by lower-case name.
+        catalog: Catalog with the tables. It analyses a query whose text does not name its columns.
+    """
+    names = output_names(query, relations)
+    if names is not None and all(names):
+        return tuple(names)
+    query = query.unnest()
+    if not isinstance(query, exp.Query):
+        return None
+    ctes = {
+        name: exp.CTE(this=text.copy(), alias=exp.TableAlias(this=identifier(name)))
+        for name, text in scope.items()
+    }
+    schemas = {name: node.schema for name, node in relations.items()}
+    return tuple(c.name for c in catalog.analyze(with_ctes(query, ctes), schemas))

@@ -32,7 +32,7 @@ from planner.sql.flink_functions import is_current_time
 from planner.sql.nodes import TextSpan, span_of
 from planner.sql.parts import bare_table
 from planner.streams.refusals import StreamRefusal
-from planner.streams.tables import stream_named, stream_tables
+from planner.streams.tables import column_names_of, stream_named, stream_tables
 
 _Scope = Mapping[str, exp.Expr]
 # Origin of a column: a column of a stream or of windows, or an expression; None: anything else
@@ -106,10 +106,16 @@ def check_time(
                     continue
                 is_other = watermark.column.lower() != column.lower()
                 if is_other and column_named(_columns(table, catalog), column) is not None:
+                    hint = f"use DESCRIPTOR({watermark.column})"
+                    if time_column.lower() == watermark.column.lower():
+                        hint = (
+                            f"`{time_column}` is column `{column}` of `{followed.name}` here; "
+                            f"select its `{watermark.column}` under another name"
+                        )
                     raise StreamRefusal(
                         f"windows on `{time_column}` never close, because the watermark "
                         f"of `{followed.name}` is on `{watermark.column}`",
-                        f"use DESCRIPTOR({watermark.column})",
+                        hint,
                         place,
                         subjects=(time_column, followed.name, watermark.column),
                     )
@@ -225,18 +231,27 @@ def _origins_in_sources(
     for source in [*([] if first is None else [first.this]), *(join.this for join in joins)]:
         if table and source.alias_or_name.lower() != table.lower():
             continue
+        renamed = [name.lower() for name in source.alias_column_names]
+        named = column
+        if renamed:
+            plain = select_all_from(source.copy())
+            plain.args["from_"].this.args["alias"].set("columns", None)
+            below = column_names_of(plain, relations, scope, catalog)
+            if below is None or column.lower() not in renamed:
+                continue
+            named = below[renamed.index(column.lower())]
         if isinstance(source, exp.Subquery):
-            yield from _origins_in_text(source, column, relations, scope, catalog)
+            yield from _origins_in_text(source, named, relations, scope, catalog)
         if not isinstance(source, exp.Table):
             continue
         name = source.name
         if not source.db and name in relations:
-            yield from _origins_in_node(relations[name], column, catalog)
+            yield from _origins_in_node(relations[name], named, catalog)
         elif not source.db and name.lower() in scope:
             outer = {key: text for key, text in scope.items() if key != name.lower()}
-            yield from _origins_in_text(scope[name.lower()], column, relations, outer, catalog)
+            yield from _origins_in_text(scope[name.lower()], named, relations, outer, catalog)
         elif stream_named(source, catalog) is not None:
-            yield source, column
+            yield source, named
 
 
 def _sides(query: exp.Union) -> Iterator[exp.Expr]:

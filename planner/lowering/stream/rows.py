@@ -42,14 +42,12 @@ from planner.nodes.logical import (
     WindowRows,
 )
 from planner.nodes.physical import GlobalWindowAggregate
-from planner.nodes.windows import output_names
 from planner.sql.build import (
     alias,
     case_when,
     cast_as,
     column,
     conjunction,
-    identifier,
     literal,
     select_all_from,
     select_items,
@@ -60,7 +58,7 @@ from planner.sql.parts import bare_table, has_other_parts, operands
 from planner.streams.delay import plain_delay_us
 from planner.streams.late_rows import DROP, LateSource
 from planner.streams.refusals import JOIN, StreamRefusal
-from planner.streams.tables import stream_named, stream_tables
+from planner.streams.tables import column_names_of, stream_named, stream_tables
 from planner.streams.time_columns import check_time, is_processing_time
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, SPLIT, WATERMARK, StreamSource
 from runtime.spec.table import Watermark
@@ -313,31 +311,13 @@ class OperatorRows:
         # UNION matches columns by position, so each side needs them by name.
         sides: list[exp.Query] = []
         for side in operands(query):
-            names = self._column_names(side, relations, scope)
+            names = column_names_of(side, relations, scope, self._catalog)
             carried = self._carry_text(side, relations, scope, names)
             if carried is None or names is None:
                 return None
             columns: list[exp.Expr] = [column(name) for name in names]
             sides.append(select_carried(columns, carried, more=self._more))
         return union_all(sides)
-
-    def _column_names(
-        self, query: exp.Expr, relations: Mapping[str, Node], scope: Scope
-    ) -> tuple[str, ...] | None:
-        names = output_names(query, relations)
-        if names is not None and all(names):
-            return tuple(names)
-        query_copy = query.unnest().copy()
-        if not isinstance(query_copy, exp.Query):
-            return None
-        needed = [
-            exp.CTE(this=text.copy(), alias=exp.TableAlias(this=identifier(name)))
-            for name, text in scope.items()
-        ]
-        if needed:
-            query_copy.set("with_", exp.With(expressions=needed))
-        schemas = {name: node.schema for name, node in relations.items()}
-        return tuple(c.name for c in self._catalog.analyze(query_copy, schemas))
 
     # -- separate watermark rows -------------------------------------------------------------
 
