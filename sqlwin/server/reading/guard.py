@@ -39,7 +39,7 @@ class ReadingGuard:
         paths = ReadablePaths(readable, control.resolve_path, is_remote=control.is_remote)
         self._relations = ReadableRelations(control, paths)
         self._spark_plans: SparkPlans | None = None
-        # by the definition of a view: what it does and clients may not
+        # Parts of a view that clients may not use themselves, by its definition
         self._of_views: dict[object, frozenset[str]] = {}
 
     def check_statement(self, statement: nodes.Statement) -> None:

@@ -1,7 +1,7 @@
 """Spark's analysed plan of a client's query, judged before any of its tasks run.
 
-The plan shows what the query computes and reads in the end, also where the statement's tree and
-text were understood in another way than Spark does.
+The plan shows all that the query computes and reads, even if Spark understands the statement
+differently from the judges of its tree and text.
 
 Uses private APIs, checked with Spark 4.3: `DataFrame._jdf` for the plan, and fields of its nodes.
 """
