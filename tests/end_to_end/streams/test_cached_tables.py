@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from threading import Lock
 
 import pyarrow.parquet as pq
 import pytest
@@ -42,12 +43,15 @@ def test_files_are_read_again_after_the_interval_and_not_before(
         # files have the number of their micro-batch in their names
         return len({path.name.split("-")[2] for path in named.glob("part-*")})
 
+    one_at_a_time = Lock()
+
     def now_us() -> int:
         # each written micro-batch takes a minute, and replaces the names
-        minute = batches()
-        if not (names / f"{minute}.{format_}").exists():
-            write_names(minute)
-        return minute * 60_000_000
+        with one_at_a_time:
+            minute = batches()
+            if not (names / f"{minute}.{format_}").exists():
+                write_names(minute)
+            return minute * 60_000_000
 
     write_names(0)
     monkeypatch.setattr("runtime.sinks.lookup_caches.now_us", now_us)
