@@ -1,13 +1,13 @@
 """The SparkContext of this process, and its connection to Java.
 
-Private APIs, checked with PySpark 4.3: `SparkContext._active_spark_context`, `_gateway` and
+Private APIs, checked with PySpark 4.3: `SparkContext._active_spark_context`, `_gateway`, `_jvm` and
 `_ensure_initialized`.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -36,3 +36,9 @@ def connect_to_java() -> None:
     from pyspark import SparkContext
 
     SparkContext._ensure_initialized()
+
+
+def jvm_process(context: SparkContext) -> int:
+    """Return the number of the JVM's process."""
+    jvm: Any = context._jvm
+    return int(jvm.java.lang.ProcessHandle.current().pid())

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -22,7 +23,7 @@ from contextlib import ExitStack
 from runtime.checkpoint_lock import held_for_rescale, hold_for_stream
 with ExitStack() as until:
     if sys.argv[2] == "stream":
-        hold_for_stream(until, sys.argv[1])
+        hold_for_stream(until, sys.argv[1], int(sys.argv[3]))
     else:
         until.enter_context(held_for_rescale(sys.argv[1]))
     print("held", flush=True)
@@ -31,12 +32,13 @@ with ExitStack() as until:
 
 
 @contextmanager
-def another_process(directory: str, use: str = "stream") -> Iterator[subprocess.Popen[str]]:
-    """Run a process that uses a checkpoint until its input ends."""
+def another_process(
+    directory: str, use: str = "stream", jvm: int = 1 << 30
+) -> Iterator[subprocess.Popen[str]]:
+    """Run a process that uses a checkpoint until its input ends. Its JVM has ended by default."""
     pipe = subprocess.PIPE
-    with subprocess.Popen(
-        [sys.executable, "-c", _HOLD, directory, use], stdin=pipe, stdout=pipe, text=True
-    ) as process:
+    command = [sys.executable, "-c", _HOLD, directory, use, str(jvm)]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "held\n"
         try:
             yield process
@@ -81,6 +83,33 @@ def test_a_killed_process_does_not_block_the_next(directory: str) -> None:
         first.kill()
         first.wait()
         hold(directory)
+
+
+def test_the_next_process_waits_for_the_jvm_of_a_killed_one(directory: str) -> None:
+    with subprocess.Popen(["sleep", "60"]) as jvm, ExitStack() as until:
+        with another_process(directory, jvm=jvm.pid) as first:
+            first.kill()
+            first.wait()
+            message = f"the JVM of a killed stream still runs on the checkpoint in {directory}"
+            with pytest.raises(ExecutionError, match=message) as caught:
+                hold_for_stream(until, directory, seconds=0.1)
+            assert caught.value.hint == f"end process {jvm.pid}"
+            waiting = Thread(target=hold, args=(directory,))
+            waiting.start()
+            waiting.join(0.2)
+            assert waiting.is_alive()
+            jvm.kill()
+            jvm.wait()
+            waiting.join(30)
+            assert not waiting.is_alive()
+
+
+def test_a_later_process_with_the_number_of_the_jvm_is_not_awaited(tmp_path: Path) -> None:
+    jvm = {"jvm": os.getpid(), "jvm_start": "long ago"}
+    owner = {"host": socket.gethostname(), "process": 1, "use": "stream", **jvm}
+    (tmp_path / OWNER).write_text(json.dumps(owner))
+    with ExitStack() as until:
+        hold_for_stream(until, str(tmp_path), seconds=0)
 
 
 def test_a_process_that_ends_leaves_no_record(tmp_path: Path) -> None:

@@ -145,13 +145,16 @@ def lasting_place(
     return place(unique)
 
 
-def hold_checkpoint(until: ExitStack, files: Files, place: CheckpointPlace, text: str) -> None:
+def hold_checkpoint(
+    until: ExitStack, files: Files, place: CheckpointPlace, jvm: int, text: str
+) -> None:
     """Lock a checkpoint that outlives its stream, and create its directory if it is local.
 
     Args:
         until: Exit stack that is closed when the stream is over.
         files: File system of the checkpoint.
         place: Place of the checkpoint.
+        jvm: Process of Spark's driver.
         text: Text of the statement, for positions of errors.
 
     Raises:
@@ -163,7 +166,7 @@ def hold_checkpoint(until: ExitStack, files: Files, place: CheckpointPlace, text
     try:
         if is_local_path(directory):
             make_directory(files, directory)
-        hold_for_stream(until, directory)
+        hold_for_stream(until, directory, jvm)
     except SqlwinError as error:
         raise _of_statement(error, directory, text) from error
 

@@ -21,6 +21,7 @@ from runtime.sinks.late_rows import LateTable
 from runtime.sinks.lookup_caches import LookupCaches
 from runtime.sinks.stream_sinks import StreamRun
 from runtime.spark.clusters import check_seen_by_all, check_workers
+from runtime.spark.context import jvm_process
 from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
 from runtime.spark.session import is_local_mode
 from runtime.spec.table import IDLE_ADVANCE, TableSpec
@@ -104,7 +105,7 @@ def start_stream(
         _check_settings(lowered, planned, first_late)
         identity = identity_of(lowered, planned, config.mask, partial(resolve, spark))
         place, files = _choose_place(undo, plans, sink, identity)
-        in_use = _lock(undo, files, place, lowered, text)
+        in_use = _lock(undo, plans, files, place, lowered, text)
         checkpoint = open_stream_checkpoint(files, place, identity, planned, text, config.mask)
         identity = resume_identity(checkpoint, identity)
         plans.add_notes(resume_notes(spark, files, checkpoint))
@@ -207,11 +208,17 @@ def _choose_place(
 
 
 def _lock(
-    undo: ExitStack, files: Files, place: CheckpointPlace, lowered: LoweredStream, text: str
+    undo: ExitStack,
+    plans: Plans,
+    files: Files,
+    place: CheckpointPlace,
+    lowered: LoweredStream,
+    text: str,
 ) -> ExitStack:
     """Lock a checkpoint until the returned stack is closed."""
     in_use = undo.enter_context(ExitStack())
-    hold_checkpoint(in_use, files, place, text)
+    jvm = jvm_process(plans.spark.sparkContext)
+    hold_checkpoint(in_use, files, place, jvm, text)
     if lowered.general_windows and is_local_path(place.directory):  # their state is pickled
         check_only_we_write(place.directory, f"the checkpoint in {place.directory}")
     return in_use
