@@ -7,6 +7,7 @@ import re
 from sqlglot import exp
 
 from planner.scalars.decimals import MAX_DECIMAL_DIGITS, decimal_digits, decimal_of_integer
+from planner.sql.build import decimal_type
 
 # Type of a bare NULL before it meets a typed operand
 VOID = "void"
@@ -109,11 +110,7 @@ def cast_type(node: exp.Expr | None) -> str | None:
     if not isinstance(node, exp.DataType):
         return None
     if node.this == exp.DType.DECIMAL:
-        digits = [int(part.name) for part in node.expressions]
-        precision, scale = (*digits, 0)[:2] if digits else (10, 0)
-        if not 0 <= scale <= precision <= MAX_DECIMAL_DIGITS:
-            return None
-        return f"decimal({precision},{scale})"
+        return decimal_type(node)
     return _SPARK_NAMES.get(node.this)
 
 

@@ -15,11 +15,22 @@ _FLAT_TYPES = frozenset(
     "tinyint smallint int bigint float double string binary boolean date timestamp "
     "timestamp_ntz".split()
 )
+_MAX_DECIMAL_DIGITS = 38
 
 
 def is_flat_type(type_: str) -> bool:
     """Return whether Arrow and the exchange support this Spark type."""
     return type_ in _FLAT_TYPES or type_.startswith("decimal")
+
+
+def decimal_type(node: exp.DataType) -> str | None:
+    """Return the Spark type `decimal(p,s)` of a written DECIMAL. None: Spark has no such type."""
+    digits = [part.name for part in node.expressions] or ["10"]
+    if not all(map(str.isdecimal, digits)):
+        return None
+    precision, scale = (*map(int, digits), 0)[:2]
+    is_valid = precision > 0 and scale <= precision <= _MAX_DECIMAL_DIGITS
+    return f"decimal({precision},{scale})" if is_valid else None
 
 
 def is_timestamp(type_: str) -> bool:

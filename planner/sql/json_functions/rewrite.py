@@ -13,7 +13,15 @@ from typing import TypeGuard
 
 from sqlglot import exp
 
-from planner.sql.build import case_when, cast_as, function_call, is_not_null, literal, operand
+from planner.sql.build import (
+    case_when,
+    cast_as,
+    decimal_type,
+    function_call,
+    is_not_null,
+    literal,
+    operand,
+)
 from planner.sql.constants import constant_integer, constant_text
 from planner.sql.nodes import FlinkCall, KeywordCall, PlacedError, span_of
 from runtime.errors import AnalysisError
@@ -31,7 +39,6 @@ _RETURNED = {
     exp.DType.FLOAT: "float",
     exp.DType.DOUBLE: "double",
 }
-_MAX_DIGITS = 38
 
 
 def rewrite_json_call(call: KeywordCall) -> exp.Expr | None:
@@ -294,16 +301,12 @@ def _returned_type(call: KeywordCall, clauses: dict[str, tuple[str, exp.Expr | N
     if node is None or _is_text(node):
         return "string"
     assert isinstance(node, exp.DataType)
-    if node.this == exp.DType.DECIMAL:
-        digits = [int(part.name) for part in node.expressions] or [10]
-        precision, scale = (*digits, 0)[:2]
-        if 0 <= scale <= precision <= _MAX_DIGITS and precision > 0:
-            return f"decimal({precision},{scale})"
-    type_ = _RETURNED.get(node.this)
+    is_decimal = node.this == exp.DType.DECIMAL
+    type_ = decimal_type(node) if is_decimal else _RETURNED.get(node.this)
     if type_ is None:
         hint = "use STRING, BOOLEAN, an integer type, FLOAT, DOUBLE or DECIMAL"
         raise _error(call, f"JSON_VALUE cannot return {node.sql().upper()}", hint)
-    return str(type_)
+    return type_
 
 
 def _is_text(node: exp.Expr | None) -> bool:

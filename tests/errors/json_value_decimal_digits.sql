@@ -1,0 +1,1 @@
+SELECT JSON_VALUE('{"a": 1}', '$.a' RETURNING DECIMAL(5, 'x')) AS a
