@@ -205,17 +205,30 @@ def _without_comments(text: str) -> str:
     return "".join([*parts, text[place:]])
 
 
+def _numbered(form: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a query whose relations have numbers that depend on nothing outside it."""
+    sql, relations = form["sql"], {}
+    for number, name in enumerate(sorted(form["relations"], key=form["sql"].find)):
+        sql = sql.replace(name, f"__input_{number}__")
+        relations[f"__input_{number}__"] = form["relations"][name]
+    return {**form, "sql": sql, "relations": relations}
+
+
 def normalise_form(form: Any) -> Any:
     """Normalise the SQL texts in a JSON form.
 
     Column names are unchanged. Names and types that are compared separately, or are only shown, are
-    removed.
+    removed. Relations are numbered in the order in which their query reads them.
     """
     if isinstance(form, list | tuple):
         return [normalise_form(part) for part in form]
     if not isinstance(form, Mapping):
         return normalise_sql(form) if isinstance(form, str) else form
+    if "relations" in form:
+        form = _numbered(form)
     left_out = _UNSAID if "kind" in form or "generation" in form else frozenset[str]()
+    if form.get("node") == "WindowRows":
+        left_out = frozenset({"copies"})  # in older records
     folded_fields = {
         name: value if name in _NAMES else normalise_form(value)
         for name, value in form.items()

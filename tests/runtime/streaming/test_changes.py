@@ -222,3 +222,22 @@ def test_a_time_zone_may_have_another_name(was: str, now: str, is_same: bool) ->
         identity(operator_schema(), **{"table.local-time-zone": zone}) for zone in (was, now)
     )
     assert isinstance(tried(difference, old, new), tuple) == is_same
+
+
+def joined(first: str, second: str, left: str = "l", right: str = "r") -> RowOrigin:
+    """Return rows of two relations that the query names as given."""
+    relations = {second: {"from": {"table": right}}, first: {"from": {"table": left}}}
+    sql = f"SELECT k FROM {first} UNION ALL SELECT k FROM {second}"
+    return RowOrigin({"sql": sql, "relations": relations})
+
+
+def test_relations_of_a_query_have_no_names_of_their_own() -> None:
+    old = joined("__sqlwin_input_2__", "__sqlwin_input_10__")
+    assert old.normalized == joined("__sqlwin_input_0__", "__sqlwin_input_1__").normalized
+    swapped = joined("__sqlwin_input_0__", "__sqlwin_input_1__", "r", "l")
+    assert old.normalized != swapped.normalized
+
+
+def test_repeated_rows_of_older_records_name_the_column_of_copies() -> None:
+    new = {"node": "WindowRows", "inputs": [{"from": {"table": "t"}}]}
+    assert RowOrigin({**new, "copies": "$copies"}).normalized == RowOrigin(new).normalized
