@@ -123,17 +123,25 @@ def _start_of(process: int) -> str | None:
 
     None if it has ended.
     """
-    if Path("/proc/self/stat").exists():
-        try:
-            # state and start are the third and the 22nd field; the second may contain anything
-            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return None
-        state, start = fields[0], fields[19]
-    else:
-        command = ["ps", "-o", "stat=,lstart=", "-p", str(process)]
-        listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-        state, _, start = listed.strip().partition(" ")
+    return start_by_proc(process) if Path("/proc/self/stat").exists() else start_by_ps(process)
+
+
+def start_by_proc(process: int) -> str | None:
+    """Return the start of a process as Linux has it, or None if it has ended."""
+    try:
+        # The second field, which is in parentheses, may contain anything.
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    state, start = fields[0], fields[19]
+    return None if state == "Z" else start
+
+
+def start_by_ps(process: int) -> str | None:
+    """Return the start of a process as macOS has it, or None if it has ended."""
+    command = ["ps", "-o", "stat=,lstart=", "-p", str(process)]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    state, _, start = listed.strip().partition(" ")
     return None if state[:1] in ("", "Z") else start
 
 

@@ -255,9 +255,9 @@ class SessionControl:
         return self._session._runner.catalog.is_changed_table(name)
 
     def origin_of_view(self, view: str) -> tuple[Name, Options] | None:
-        """Return what a view in Spark shows, and the options that a statement has set for it.
+        """Return the name of what a view of Spark shows, and a statement's options for it.
 
-        A table, a view, files or a state by its name in sqlwin. None for Spark's own views.
+        It names a table, a view, files or a state of the session. None for Spark's own views.
         """
         return self._session._runner.catalog.origin_of_view(view)
 

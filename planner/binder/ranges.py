@@ -25,10 +25,10 @@ from planner.nodes.logical import (
     Project,
     RangeRows,
     WindowColumns,
+    plain_items,
 )
-from planner.sql.build import cast_as, column, is_timestamp
+from planner.sql.build import cast_as, column, is_timestamp, seconds
 from planner.sql.nodes import WINDOW_COLUMNS, WindowFunctionCall, error_at, span_of
-from planner.sql.render import SparkSql
 from planner.streams.tables import streams_of
 from runtime.errors import ErrorKind, nearest
 from runtime.shown_types import shown_type
@@ -36,8 +36,6 @@ from runtime.spec.table import Column
 
 # Bounds that are compared as instants; the window columns are on the wall clock
 _STARTS, _ENDS = "$starts", "$ends"
-_WALL_CLOCK = exp.DataType.build("TIMESTAMP_NTZ", dialect=SparkSql)
-_MILLISECOND = exp.Interval(this=exp.Literal.string("0.001"), unit=exp.var("SECOND"))
 
 
 def bind_ranges(
@@ -164,11 +162,11 @@ def _ranges(
     """
     starts, ends = (column(c.name) for c in range_columns)
     start, end = (
-        value if c.type == "timestamp_ntz" else exp.Cast(this=value.copy(), to=_WALL_CLOCK.copy())
+        value if c.type == "timestamp_ntz" else cast_as(value.copy(), "timestamp_ntz")
         for c, value in zip(range_columns, (starts, ends), strict=True)
     )
     last: exp.Expr = exp.Sub(
-        this=(ends if has_instants else end).copy(), expression=_MILLISECOND.copy()
+        this=(ends if has_instants else end).copy(), expression=seconds("0.001")
     )
     if time.type == "timestamp" and not has_instants:
         last = cast_as(last, time.type)
@@ -182,8 +180,7 @@ def _ranges(
         compared = (_STARTS, _ENDS)
         made += [(Column(_STARTS, "timestamp", False), starts)]
         made += [(Column(_ENDS, "timestamp", False), ends)]
-    items = [NamedExpr(c.name, column(c.name)) for c in others]
-    items += [NamedExpr(c.name, value) for c, value in made]
+    items = (*plain_items(others), *(NamedExpr(c.name, value) for c, value in made))
     schema = (*others, *(c for c, _ in made))
     not_empty = exp.LT(this=column(compared[0]), expression=column(compared[1]))
-    return Filter(schema, Project(schema, bounds, tuple(items)), (not_empty,))
+    return Filter(schema, Project(schema, bounds, items), (not_empty,))

@@ -89,7 +89,7 @@ def named_struct(**fields: exp.Expr) -> exp.Expr:
 
 
 def operand(expr: exp.Expr) -> exp.Expr:
-    """Return a copy of an expression that is safe beside an operator, perhaps in parentheses."""
+    """Return a copy of an expression as an operand, in parentheses if it may bind more loosely."""
     is_call = isinstance(expr, exp.Func) and not isinstance(expr, exp.Binary)
     is_plain = is_call or isinstance(expr, exp.Column | exp.Literal | exp.Paren)
     return expr.copy() if is_plain else exp.Paren(this=expr.copy())

@@ -12,20 +12,18 @@ from sqlglot import exp
 from planner.catalog import Catalog
 from planner.nodes.logical import (
     Aggregate,
-    NamedExpr,
     Node,
-    Project,
     RangeRows,
     WindowAggregate,
+    with_column,
 )
 from planner.nodes.windows import window_properties
-from planner.sql.build import cast_as, column
+from planner.sql.build import cast_as, column, seconds
 from planner.streams.tables import arrives_at_once
 from runtime.spec.table import Column
 
 _LAST = "$range_time"
 _HOUR = exp.Interval(this=exp.Literal.string("1"), unit=exp.var("HOUR"))
-_MICROSECOND = exp.Interval(this=exp.Literal.string("0.000001"), unit=exp.var("SECOND"))
 
 
 def ranges_of_rows(node: Node, catalog: Catalog) -> RangeRows | None:
@@ -52,11 +50,8 @@ def aggregate_at_end(groups: Aggregate, ranges: RangeRows) -> WindowAggregate:
         # repeat at most an hour.
         later = cast_as(exp.Add(this=end, expression=_HOUR.copy()), ranges.time_type)
         end = exp.Sub(this=later, expression=_HOUR.copy())
-    last = exp.Sub(this=end, expression=_MICROSECOND.copy())
-    passed_on = tuple(NamedExpr(c.name, column(c.name)) for c in node.schema)
-    timed = Project(
-        (*node.schema, Column(_LAST, ranges.time_type)), node, (*passed_on, NamedExpr(_LAST, last))
-    )
+    last = exp.Sub(this=end, expression=seconds("0.000001"))
+    timed = with_column(node, Column(_LAST, ranges.time_type), last)
     return WindowAggregate(
         groups.schema,
         timed,

@@ -335,7 +335,7 @@ class SessionCatalog:
         return is_ours or is_inserted_rows(name.lower())
 
     def origin_of_view(self, view: str) -> tuple[Name, Options] | None:
-        """Return what a Spark view shows, by its name in sqlwin, and options of a statement."""
+        """Return the name of what a view of Spark shows, and a statement's options for it."""
         if (origin := self._files.origin(view) or self._states.origin(view)) is not None:
             return origin
         changed = self._changed.find(view)

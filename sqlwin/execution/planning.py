@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -32,8 +32,7 @@ from runtime.refusal import Refusal, tried
 from runtime.scan.request_cache import cache_requests
 from runtime.scan.stores import Store
 from runtime.spark.files import refuse_remote_streams, resolve
-from runtime.spark.jobs import statement_tag, tag_statement
-from runtime.spark.on_demand import is_chosen, is_started, when_started
+from runtime.spark.on_demand import is_chosen, when_started
 from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
 from runtime.spec.table import IDLE_ADVANCE, TableSpec
@@ -56,6 +55,7 @@ from sqlwin.execution.in_process import (
     planner_options,
     query_notes,
 )
+from sqlwin.execution.marked_jobs import MarkedJobs
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.parser.positions import relocate
 from sqlwin.statements.nodes import Insert
@@ -114,7 +114,8 @@ class Plans:
         self.lock = spark_views(spark)
         self.catalog = SessionCatalog(spark, self.rows_of_view, lambda: config.mask, self.lock)
         self.streams = Streams()
-        self.activity = Activity(self._tag_jobs)
+        self.jobs = MarkedJobs(spark, config)
+        self.activity = Activity(self.jobs.marked)
         self._session_scan_counts = None if is_remote(spark) else ScanCounts(spark)
         self.last_scan_counts: StatementCounts | None = None
         self._current = _CurrentStatement()
@@ -158,13 +159,8 @@ class Plans:
         return run
 
     def mark_jobs(self) -> None:
-        """Set the current statement as job description and tag in Spark, once Spark runs.
-
-        Statements without jobs skip these dozen calls to Java.
-        """
-        if self.run is not None and is_started(self._spark):
-            self.describe_job(self.run.record.text)
-            tag_statement(self._spark, self.run.record.tag)
+        """Mark the jobs that this thread starts with the current statement."""
+        self.jobs.mark(self.run)
 
     def end(self) -> None:
         """End the current statement."""
@@ -239,6 +235,8 @@ class Plans:
     def _span(self, name: str) -> AbstractContextManager[None]:
         """Measure a block as part of the current statement's run time."""
         return nullcontext() if self.run is None else self.run.span(name)
+
+    # -- from plans to DataFrames --------------------------------------------------------------
 
     @property
     def time_zone(self) -> str:
@@ -336,7 +334,8 @@ class Plans:
 
         refuse_remote_streams(self.spark)
         with self.errors_of(lowered.plans[0].sql), self._span("Spark's analysis"):
-            options = foreign_options(self.spark, self.config)  # the user starts this stream
+            # The user starts this stream through Spark, not through sqlwin.
+            options = foreign_options(self.spark, self.config)
             frame = lowered.dataframe(self.spark, options)
             self.guard.check_plan(lambda: frame)
             return frame if lowered.limit is None else frame.limit(lowered.limit)
@@ -525,30 +524,6 @@ class Plans:
     def errors_of(self, text: str) -> StatementErrors:
         """Return a translator for errors of a statement, raised in a block or later."""
         return StatementErrors(text, self.catalog, mask=self.config.mask)
-
-    def describe_job(self, text: str) -> None:
-        """Set a statement as the description of this thread's jobs in Spark's UI."""
-        if not is_remote(self._spark):
-            name = self.config.get("pipeline.name")
-            described = f"{name}: {text}" if name else text
-            shown = self.config.mask.text(described)
-            self._spark.sparkContext.setJobDescription(" ".join(shown.split())[:500])
-
-    @contextmanager
-    def _tag_jobs(self, tag: str, text: str) -> Iterator[None]:
-        """Tag the Spark jobs of a block with a statement, whether or not it is the current one."""
-        if is_remote(self._spark):
-            yield
-            return
-        context = self._spark.sparkContext
-        before = statement_tag(self._spark), context.getLocalProperty("spark.job.description")
-        self.describe_job(text)
-        tag_statement(self._spark, tag)
-        try:
-            yield
-        finally:
-            tag_statement(self._spark, before[0])
-            context.setLocalProperty("spark.job.description", before[1])  # type: ignore[arg-type]
 
     def rows_of_view(self, view: View) -> DataFrame:
         """Return the rows of a view, which the guard of the current statement does not judge."""

@@ -275,7 +275,7 @@ class Inserts:
 
             def work(number: int) -> Callable[[], InsertResult]:
                 def write() -> InsertResult:
-                    plans.describe_job(inserts[number].text)
+                    plans.jobs.describe(inserts[number].text)
                     with watched(number):
                         return self._write(inserts[number], rows[number], tables[number])
 

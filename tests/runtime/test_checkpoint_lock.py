@@ -7,15 +7,22 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
-from runtime.checkpoint_lock import OWNER, held_for_rescale, hold_for_stream
+from runtime.checkpoint_lock import (
+    OWNER,
+    held_for_rescale,
+    hold_for_stream,
+    start_by_proc,
+    start_by_ps,
+)
 from runtime.errors import ExecutionError
+from tests.observing import wait_until
 
 _HOLD = """
 import sys
@@ -102,6 +109,17 @@ def test_the_next_process_waits_for_the_jvm_of_a_killed_one(directory: str) -> N
             jvm.wait()
             waiting.join(30)
             assert not waiting.is_alive()
+
+
+@pytest.mark.parametrize("start_of", [start_by_proc, start_by_ps])
+def test_a_process_has_one_start_until_it_ends(start_of: Callable[[int], str | None]) -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        start = start_of(process.pid)
+        assert start is not None and start_of(process.pid) == start
+        process.kill()
+        # It has ended, although its exit code has not been read
+        wait_until(lambda: start_of(process.pid) is None)
+    assert start_of(process.pid) is None
 
 
 def test_a_later_process_with_the_number_of_the_jvm_is_not_awaited(tmp_path: Path) -> None:
