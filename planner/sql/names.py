@@ -36,12 +36,11 @@ _WINDOW_FUNCTIONS = (*FUNCTIONS, "GAP_FILL")
 
 def hint_at_window_name(error: AnalysisError, query: exp.Query, sql: str) -> AnalysisError:
     """Improve an error about a misspelt window function by suggesting its name."""
-    if error.kind is ErrorKind.UNKNOWN_FUNCTION:
-        close = nearest(error.subject or "", _WINDOW_FUNCTIONS)
-        error.hint = f"did you mean {close}?" if close else error.hint
     for table in query.find_all(exp.Table):
         call = table.this
         close = nearest(call.name, _WINDOW_FUNCTIONS) if isinstance(call, exp.Anonymous) else None
+        if close and error.kind is ErrorKind.UNKNOWN_FUNCTION and error.subject == call.name:
+            error.hint = f"did you mean {close}?"
         # Spark resolves the arguments first and takes a table name for a column.
         arguments = {column.name for column in call.find_all(exp.Column)}
         if close and error.kind is ErrorKind.UNKNOWN_COLUMN and error.subject in arguments:
