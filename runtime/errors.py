@@ -11,6 +11,7 @@ from enum import Enum
 from typing import ClassVar
 from unicodedata import east_asian_width
 
+from runtime.installing import install_hint
 from runtime.redaction import DEFAULT, Mask
 
 # Control characters except tabs, and the separators of lines and paragraphs
@@ -305,7 +306,7 @@ def packages_of(extra: str, user: str, subjects: Sequence[str] = ()) -> Iterator
         raise MissingPackageError(
             f"{user} requires {named}",
             subjects=tuple(subjects),
-            hint=f"pip install 'sqlwin[{extra}]'",
+            hint=install_hint(extra),
         ) from error
 
 

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from runtime.errors import SetupError
+from runtime.installing import install_hint
 from runtime.redaction import remember_settings
 from runtime.spark.context import active_context
 from runtime.spark.exceptions import spark_error
@@ -103,7 +104,7 @@ def _await_server(remote: str) -> str:
         reason = str(error).strip().partition("\n")[0]
         raise SetupError(
             f"Spark Connect requires packages that are not installed: {reason}",
-            hint="pip install 'sqlwin[connect]'",
+            hint=install_hint("connect"),
         ) from error
     try:
         builder = client.DefaultChannelBuilder(remote)

@@ -1,7 +1,8 @@
 """Text of docs/reference*.md, written by `make reference`.
 
 The pages are generated from tables in the program: commands and their options, backslash commands,
-settings, connectors, functions. A test compares the files with these tables.
+settings, connectors, functions. A test compares the files with these tables. In the other pages,
+commands that install sqlwin name its source.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import click
 
+from runtime.installing import SOURCE
 from runtime.options.formats import FORMATS
 from sqlwin.cli.app import main
 from sqlwin.config.settings import SETTINGS, Setting, Type
@@ -74,6 +76,17 @@ _GUIDES = {
     **dict.fromkeys(("upsert-kafka", "postgres", "jdbc"), "sinks.md"),
 }
 _LINK_TO_GUIDE = re.compile(r"\]\((?!reference)[a-z-]+\.md(#[a-z-]+)?\)")
+
+
+# A command that installs sqlwin, with extras or without
+_INSTALL = re.compile(
+    r"""pip install (?P<quote>["']?)(?:\.|sqlwin)(?P<extras>\[[a-z,]+\])?(?P=quote)(?![\w./-])"""
+)
+
+
+def with_source(page: str) -> str:
+    """Return a page whose commands install sqlwin from its source."""
+    return _INSTALL.sub(rf"pip install \g<quote>{SOURCE}\g<extras>\g<quote>", page)
 
 
 def _call(section: Callable[[], Iterator[str]]) -> Iterator[str]:
@@ -380,3 +393,5 @@ if __name__ == "__main__":
     directory = Path(sys.argv[1])
     for page, text in reference().items():
         (directory / page).write_text(text)
+    for path in directory.glob("*.md"):
+        path.write_text(with_source(path.read_text()))

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
+from runtime.installing import install_command
 from runtime.options import known
 from runtime.options.checks import switch
 from runtime.options.formats import FLINK_OPTIONS, FORMATS
@@ -117,7 +118,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
         ),
         _connector(
             "delta",
-            "Delta Lake tables; needs the package deltalake: pip install 'sqlwin[lake]'",
+            f"Delta Lake tables; needs the package deltalake: {install_command('lake')}",
             "reads streams writes",
             _option_help(known.DELTA),
             """CREATE TABLE trips WITH (
@@ -127,7 +128,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
         ),
         _connector(
             "iceberg",
-            "Apache Iceberg tables; needs the package pyiceberg: pip install 'sqlwin[lake]'",
+            f"Apache Iceberg tables; needs the package pyiceberg: {install_command('lake')}",
             "reads streams writes",
             _option_help(known.ICEBERG),
             """CREATE TABLE trips WITH (
@@ -180,7 +181,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
         _connector(
             "postgres",
             "PostgreSQL tables, read and updated by PRIMARY KEY; needs psycopg: "
-            "pip install 'sqlwin[postgres]'",
+            f"{install_command('postgres')}",
             "reads writes",
             _option_help(known.POSTGRES),
             """CREATE TABLE totals (

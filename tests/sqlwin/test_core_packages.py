@@ -106,6 +106,6 @@ def test_a_part_names_its_extra(
     result = run(hidden, *arguments)
     assert result.returncode == 3, result.stderr
     assert re.search(
-        rf"requires the package {package}\n\s*pip install 'sqlwin\[{extra}\]'", result.stderr
+        rf"requires the package {package}\n\s*pip install '\.\[{extra}\]' in a clone", result.stderr
     )
     assert "Traceback" not in result.stderr

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from runtime.errors import ExecutionError, kind_in_words
+from runtime.installing import install_hint
 from runtime.redaction import DEFAULT
 
 # Short timeouts, so that a query fails within seconds if the registry does not respond
@@ -103,7 +104,7 @@ def _client(registry: tuple[tuple[str, str], ...]) -> Any:
         raise ExecutionError(
             "format 'avro-confluent' requires the package confluent-kafka with the "
             f"extra schemaregistry: {error}",
-            hint="pip install 'sqlwin[kafka]'",
+            hint=install_hint("kafka"),
         ) from error
     except (ValueError, OSError) as error:
         raise ExecutionError(

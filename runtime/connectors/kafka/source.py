@@ -50,6 +50,7 @@ from runtime.connectors.kafka.offsets import (
     planned_ranges,
 )
 from runtime.errors import ExecutionError, SetupError
+from runtime.installing import install_hint
 from runtime.outages import Retries
 from runtime.spec.source import BRINGS_SPLITS, WATERMARK_SPLIT
 
@@ -126,7 +127,7 @@ def check_installed(table: str) -> None:
         raise SetupError(
             f"table `{table}`: connector 'kafka' requires the package confluent-kafka",
             subjects=("'kafka'", table),
-            hint="pip install 'sqlwin[kafka]'",
+            hint=install_hint("kafka"),
         )
 
 

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.errors import SetupError
+from runtime.installing import install_hint
 
 OLDEST_JAVA = 17
 _ANSWER_SECONDS = 20
 # java version "1.8.0_291", openjdk version "17.0.15" 2025-04-15, openjdk version "24-ea"
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _WAYS_OUT = (
-    "pip install 'sqlwin[java]', or: apt install openjdk-17-jre-headless (Debian, Ubuntu), "
+    f"{install_hint('java')}, or: apt install openjdk-17-jre-headless (Debian, Ubuntu), "
     "brew install openjdk@17 (macOS), conda install openjdk=17"
 )
 

@@ -48,7 +48,7 @@ def test_missing_packages_are_named_with_their_extra(tmp_path: Path) -> None:
     assert result.returncode == 3
     first, second = result.stderr.splitlines()
     assert first.startswith("error: Spark Connect requires packages that are not installed: ")
-    assert second == "  pip install 'sqlwin[connect]'"
+    assert second == "  pip install '.[connect]' in a clone of sqlwin"
 
 
 @pytest.mark.long

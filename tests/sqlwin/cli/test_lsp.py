@@ -16,4 +16,4 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     result = CliRunner().invoke(main, ["lsp"])
     assert result.exit_code == 3
     assert "sqlwin lsp requires the package pygls" in result.output
-    assert "pip install 'sqlwin[lsp]'" in result.output
+    assert "pip install '.[lsp]' in a clone of sqlwin" in result.output

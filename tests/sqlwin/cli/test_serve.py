@@ -87,4 +87,4 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     result = CliRunner().invoke(main, ["serve"])
     assert result.exit_code == 3
     assert "sqlwin serve requires the package pg-mimic" in result.output
-    assert "pip install 'sqlwin[server]'" in result.output
+    assert "pip install '.[server]' in a clone of sqlwin" in result.output

@@ -17,7 +17,13 @@ from runtime.options.checks import Option
 from runtime.options.formats import FLINK_OPTIONS
 from runtime.windows import FUNCTIONS as FUNCTIONS_IN_FROM
 from sqlwin.cli.app import main
-from sqlwin.cli.reference import ENVIRONMENT, _leaf_commands, _option_records, reference
+from sqlwin.cli.reference import (
+    ENVIRONMENT,
+    _leaf_commands,
+    _option_records,
+    reference,
+    with_source,
+)
 from sqlwin.config.settings import SETTINGS
 from sqlwin.help import pictures
 from sqlwin.help.connectors import CONNECTORS, FORMAT_OPTIONS, options_of, values_of
@@ -35,6 +41,20 @@ TEXT = "\n".join(path.read_text() for path in sorted((ROOT / "docs").glob("refer
 def test_the_reference_pages_are_up_to_date():
     files = {path.name: path.read_text() for path in (ROOT / "docs").glob("reference*.md")}
     assert files == reference(), "`make reference` writes them anew"
+
+
+def test_pages_install_sqlwin_from_its_source_not_by_a_name_that_no_index_has():
+    pages = {path.name: path.read_text() for path in (ROOT / "docs").glob("*.md")}
+    assert {name: with_source(text) for name, text in pages.items()} == pages, "`make reference`"
+
+
+def test_commands_that_install_sqlwin_are_found_in_each_spelling():
+    page = """`pip install sqlwin`, `pip install 'sqlwin[kafka]'`. Also: pip install "sqlwin[ui,otel]"
+pip install sqlwin-other './sqlwin-0.2.0-py3-none-any.whl[kafka]' polars"""
+    assert with_source(page) == (
+        """`pip install .`, `pip install '.[kafka]'`. Also: pip install ".[ui,otel]"
+pip install sqlwin-other './sqlwin-0.2.0-py3-none-any.whl[kafka]' polars"""
+    )
 
 
 def test_every_setting_is_in_it():

@@ -147,7 +147,7 @@ def test_metrics_name_their_extra_and_the_page_does_without_it(
     answer = client.get("/metrics", headers=HEADERS)
     assert answer.status_code == 501
     assert "/metrics requires the package prometheus-client" in answer.text
-    assert "pip install 'sqlwin[metrics]'" in answer.text
+    assert "pip install '.[metrics]' in a clone of sqlwin" in answer.text
     assert client.get("/api/state", headers=HEADERS).status_code == 200
 
 

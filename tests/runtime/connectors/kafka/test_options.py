@@ -99,7 +99,7 @@ def test_a_missing_package_is_named_before_anything_is_read(
         SetupError, match="connector 'kafka' requires the package confluent-kafka"
     ) as error:
         KafkaSplits(None, kafka()).batch_splits(2)
-    assert error.value.hint == "pip install 'sqlwin[kafka]'"
+    assert error.value.hint == "pip install '.[kafka]' in a clone of sqlwin"
 
 
 @pytest.mark.parametrize("name", CHANGELOG_FORMATS)

@@ -79,7 +79,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch, tmp_path):
     ]:
         with pytest.raises(SetupError, match=f"requires the package {package}") as error:
             call()
-        assert error.value.hint == "pip install 'sqlwin[lake]'"
+        assert error.value.hint == "pip install '.[lake]' in a clone of sqlwin"
 
 
 def test_a_table_is_in_a_database_of_its_catalog():
