@@ -16,7 +16,6 @@ import json
 import os
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -33,7 +32,6 @@ _STREAM, _RESCALE = "stream", "rescale"
 _JVM_SECONDS = 60.0
 # Locks of the streams of this process, which knows itself which of them still run
 _held: dict[str, ExitStack] = {}
-_held_lock = threading.Lock()
 
 
 def hold_for_stream(
@@ -53,12 +51,11 @@ def hold_for_stream(
         ExecutionError: Another process uses the checkpoint.
         OSError: The directory cannot be opened.
     """
-    with _held_lock:
-        if (left := _held.pop(directory, None)) is not None:
-            left.close()
-        lock = ExitStack()
-        lock.enter_context(_locked(directory, _STREAM, jvm, seconds))
-        _held[directory] = lock
+    if (left := _held.pop(directory, None)) is not None:
+        left.close()
+    lock = ExitStack()
+    lock.enter_context(_locked(directory, _STREAM, jvm, seconds))
+    _held[directory] = lock
     until.callback(lock.close)
 
 
