@@ -35,7 +35,7 @@ def run_machine(
 @pytest.mark.parametrize(
     ("n_examples", "n_steps"),
     [
-        (25, 25),
+        (12, 25),
         pytest.param(100, 40, marks=pytest.mark.long),
         pytest.param(3_000, 50, marks=pytest.mark.slow),
     ],

@@ -23,11 +23,13 @@ def statements(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Statements]
     os.chdir(before)
 
 
-def test_every_example_gives_rows_or_a_readable_error(statements: Statements) -> None:
-    for example in statements.examples:
-        if example.origin.startswith(("queries/shapes", "docs")):
-            outcome = judge(new_session(example.before), example.text)
-            assert outcome.kind != "fault", f"{example.origin}: {outcome.text}\n{example.text}"
+@pytest.mark.parametrize("third", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))])
+def test_an_example_gives_rows_or_a_readable_error(statements: Statements, third: int) -> None:
+    origins = ("queries/shapes", "docs")
+    examples = [e for e in statements.examples if e.origin.startswith(origins)]
+    for example in examples[third::3]:
+        outcome = judge(new_session(example.before), example.text)
+        assert outcome.kind != "fault", f"{example.origin}: {outcome.text}\n{example.text}"
 
 
 @pytest.mark.parametrize(

@@ -342,7 +342,7 @@ def test_most_streams_can_resume_with_other_names() -> None:
 @pytest.mark.parametrize(
     ("n_examples", "n_steps"),
     [
-        (15, 30),
+        (8, 30),
         pytest.param(100, 50, marks=pytest.mark.long),
         pytest.param(6_000, 60, marks=pytest.mark.slow),
     ],
