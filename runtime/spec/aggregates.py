@@ -468,7 +468,6 @@ class Summaries(Accumulator):
     name = "SUMMARIES"
     is_list = True
     is_listed_item = True
-    is_scanned = False
 
     @property
     def kind(self) -> str:

@@ -48,7 +48,7 @@ def summaries_of_rows(
     valid = all_valid([values], condition)
     if valid is not None:
         group, values = group[valid], values.filter(pa.array(valid))
-    order = np.lexsort((ranks(values)[0], group))
+    order = _order(group, values, accuracy)
     weight, spread = np.ones(len(order), np.int64), np.zeros(len(order), np.int64)
     return _summaries(group[order], len(groups), values, order, weight, spread, accuracy)
 
@@ -66,9 +66,23 @@ def merge_summaries(groups: Groups, lists: pa.ListArray, accuracy: int) -> pa.Li
     values = items.field(VALUE)
     weight, spread = int64_values(items.field(WEIGHT)), int64_values(items.field(SPREAD))
     group = np.repeat(groups.group_of_row(), n_values)
-    order = np.lexsort((ranks(values)[0], group))
-    spread = _spread_of_union(n_values, weight, spread, group, order)
+    if (weight == 1).all():
+        order = _order(group, values, accuracy)
+        spread = spread[order]
+    else:
+        order = np.lexsort((ranks(values)[0], group))
+        spread = _spread_of_union(n_values, weight, spread, group, order)
     return _summaries(group[order], len(groups), values, order, weight[order], spread, accuracy)
+
+
+def _order(group: Int64Array, values: pa.Array, accuracy: int) -> Int64Array:
+    """Return the order by group, and also by value if a group has too many to keep all.
+
+    Every value of the other groups has a weight of 1 and no spread, whatever the order.
+    """
+    if (np.bincount(group) > 2 * accuracy).any():
+        return np.lexsort((ranks(values)[0], group))
+    return np.argsort(group, kind="stable")
 
 
 def _spread_of_union(
@@ -119,7 +133,7 @@ def _summaries(
         group: Group of each value, ascending.
         n_groups: Number of groups.
         values: Values.
-        order: Indices of the values, by group and value.
+        order: Indices of the values by group, and by value where a group is reduced.
         weight: Weight of each value, in this order.
         spread: Spread of each value, in this order.
         accuracy: As for `summaries_of_rows`.

@@ -85,13 +85,14 @@ def test_groups_are_summarized_without_nulls_and_filtered_rows():
         10,
         np.array([True, True, True, True, True, False]),
     )
-    assert plain(result) == [[(2.0, 1, 0)], [(0.0, 1, 0), (5.0, 1, 0)], []]
+    # Values have an order only where a group has too many to keep all
+    assert list(map(sorted, plain(result))) == [[(2.0, 1, 0)], [(0.0, 1, 0), (5.0, 1, 0)], []]
 
 
 def test_small_summaries_merge_exactly():
     parts = summaries([0, 0, 1, 2, 2], [3.0, 1.0, 7.0, 2.0, float("nan")], 10)
     merged = merge_summaries(group_cells(np.array([1, 0, 1]), 2), parts, 10)
-    assert [[v for v, _, _ in entry] for entry in plain(merged)] == [
+    assert [np.sort([v for v, _, _ in entry]).tolist() for entry in plain(merged)] == [
         [7.0],
         [1.0, 2.0, 3.0, pytest.approx(float("nan"), nan_ok=True)],
     ]
