@@ -11,7 +11,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from runtime.connectors.connector import Table
 from runtime.connectors.writing import compute
 from runtime.frames.arrow_rows import BatchRows
-from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
+from runtime.spec.sink import FunctionSink, SinkMode, StreamWriter
 
 
 def _count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -19,12 +19,8 @@ def _count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"n_rows": pa.array([n_rows], pa.int64())})
 
 
-class BlackholeSink(StreamSink):
-    """Sink that computes micro-batches and does not count their rows."""
-
-    def write(self, rows: DataFrame, batch: int) -> None:
-        """Compute the rows."""
-        rows.write.format("noop").mode("overwrite").save()
+def _discard(rows: DataFrame, batch: int) -> None:
+    rows.write.format("noop").mode("overwrite").save()
 
 
 class BlackholeTable(Table):
@@ -44,9 +40,9 @@ class BlackholeTable(Table):
     def why_spark_writes(self, spark: SparkSession) -> None:
         """Return None: this process discards its own rows."""
 
-    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> BlackholeSink:
+    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> FunctionSink:
         """Return the sink for a stream that Spark does not write alone."""
-        return BlackholeSink()
+        return FunctionSink(_discard)
 
     def spark_writer(self, rows: DataFrame) -> DataStreamWriter:
         """Return Spark's own sink that discards rows."""

@@ -6,7 +6,7 @@ A table belongs to the session that created it. A query reads the rows present w
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
@@ -23,7 +23,7 @@ from runtime.frames.arrow_tables import (
     create_frame,
     rename_kind_column,
 )
-from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
+from runtime.spec.sink import FunctionSink, SinkMode, StreamWriter
 from runtime.spec.table import TableSpec
 
 
@@ -57,24 +57,6 @@ class MemoryRows:
 
 # Rows by the storage id of their table. The session of the table and running streams own them.
 _STORED: WeakValueDictionary[str, MemoryRows] = WeakValueDictionary()
-
-
-@dataclass(frozen=True)
-class MemorySink(StreamSink):
-    """Sink that adds each micro-batch once.
-
-    Attributes:
-        stored: Rows of the table.
-        writer: Name of the stream.
-    """
-
-    stored: MemoryRows
-    writer: str
-
-    def write(self, rows: DataFrame, batch: int) -> int:
-        """Add a micro-batch and return its number of rows, 0 if it was already added."""
-        table = collect_arrow(rename_kind_column(rows))
-        return int(table.num_rows) if self.stored.add_batch(table, self.writer, batch) else 0
 
 
 def _rows_of(spec: TableSpec) -> MemoryRows:
@@ -128,6 +110,12 @@ class MemoryTable(Table):
         _rows_of(self.spec).add(table, overwrite=overwrite)
         return int(table.num_rows)
 
-    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> MemorySink:
-        """Return the sink that adds micro-batches."""
-        return MemorySink(_rows_of(self.spec), writer.name)
+    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> FunctionSink:
+        """Return the sink that adds each micro-batch once."""
+        stored = _rows_of(self.spec)
+
+        def add(rows_of_batch: DataFrame, batch: int) -> int:
+            table = collect_arrow(rename_kind_column(rows_of_batch))
+            return int(table.num_rows) if stored.add_batch(table, writer.name, batch) else 0
+
+        return FunctionSink(add)

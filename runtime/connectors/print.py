@@ -9,7 +9,6 @@ Python as numbers, because Python's own types only cover the years 1 to 9999.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TextIO
 
@@ -33,7 +32,7 @@ from runtime.names import quote_name
 from runtime.options.checks import option_values
 from runtime.options.known import PRINT
 from runtime.spec.figures import date_text
-from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
+from runtime.spec.sink import FunctionSink, SinkMode, StreamWriter
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableSpec
 
@@ -43,23 +42,6 @@ _LEFT_TO_PYTHON = (
     *(ArrayType, MapType, StructType, BinaryType, DateType, TimestampNTZType, TimestampType),
 )
 _TIMES = (DateType, TimestampNTZType, TimestampType)
-
-
-@dataclass(frozen=True)
-class PrintSink(StreamSink):
-    """Sink that prints micro-batches, with the kind of each row if there is one.
-
-    Attributes:
-        spec: Table specification.
-        output: Where to print.
-    """
-
-    spec: TableSpec
-    output: TextIO
-
-    def write(self, rows: DataFrame, batch: int) -> int:
-        """Print the rows and return their number."""
-        return _print_rows(rows, self.spec, self.output)
 
 
 def _output_of(spec: TableSpec) -> TextIO:
@@ -228,6 +210,7 @@ class PrintTable(Table):
         """Print the rows of a batch and return their number."""
         return _print_rows(rows.dataframe, self.spec, _output_of(self.spec))
 
-    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> PrintSink:
+    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> FunctionSink:
         """Return the sink that prints micro-batches."""
-        return PrintSink(self.spec, _output_of(self.spec))
+        output = _output_of(self.spec)
+        return FunctionSink(lambda rows, _: _print_rows(rows, self.spec, output))

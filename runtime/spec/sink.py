@@ -94,3 +94,18 @@ class StreamSink(Protocol):
             SqlwinError: The rows cannot be published. The next run of the stream publishes them.
         """
         return
+
+
+@dataclass(frozen=True)
+class FunctionSink(StreamSink):
+    """Sink that holds no rows back.
+
+    Attributes:
+        function: Writes a micro-batch, see `StreamSink.write`.
+    """
+
+    function: WriteBatch
+
+    def write(self, rows: DataFrame, batch: int) -> int | None:
+        """Write a micro-batch with the function."""
+        return self.function(rows, batch)

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from pyspark.sql.types import DataType
 
 from runtime.connectors.avro.decoding import CONFLUENT
 from runtime.connectors.avro.options import registry_of
@@ -56,9 +54,8 @@ from runtime.options.formats import (
 )
 from runtime.options.known import KAFKA
 from runtime.outages import Retries
-from runtime.spark.errors import translate_spark_errors
 from runtime.spec.expressions import Expression
-from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
+from runtime.spec.sink import FunctionSink, SinkMode, StreamWriter
 from runtime.spec.source import SplitTable
 from runtime.spec.table import Column as Field
 from runtime.spec.table import TableSpec
@@ -151,30 +148,6 @@ def send_messages(
     observed, count = count_written(rows)
     observed.write.format(FORMAT).options(**options).mode("append").save()
     return count()
-
-
-@dataclass(frozen=True)
-class KafkaSink(StreamSink):
-    """Sink that sends micro-batches, each in a transaction if the table is exactly-once.
-
-    Attributes:
-        spec: Table specification.
-        types: Its `declared_types`.
-        writer: Name of the stream.
-        retries: Its retries while the brokers are away.
-    """
-
-    spec: TableSpec
-    types: tuple[DataType, ...]
-    writer: str
-    retries: Retries | None = None
-
-    def write(self, rows: DataFrame, batch: int) -> int:
-        """Send a micro-batch and return its number of rows."""
-        with translate_spark_errors(partial(about_table, self.spec)):
-            declared = to_declared_types(rows, self.spec, self.types)
-            sent = messages(declared, self.spec)
-            return send_messages(sent, self.spec, self.writer, batch, self.retries)
 
 
 def messages(rows: DataFrame, spec: TableSpec) -> DataFrame:
@@ -342,15 +315,22 @@ class KafkaTable(Table):
         """Send the rows of a batch as messages and return their number."""
         return send_messages(messages(rows.dataframe, self.spec), self.spec)
 
-    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> KafkaSink:
+    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> FunctionSink:
         """Open a topic for the micro-batches of a stream.
 
         Raises:
             CatalogError: The columns do not fit the format.
         """
         message_columns(self.spec)
+        types = declared_types(self.spec)
         retries = retries_of_stream(rows.sparkSession)
-        return KafkaSink(self.spec, declared_types(self.spec), writer.name, retries)
+
+        def send(rows_of_batch: DataFrame, batch: int) -> int:
+            with self.errors():
+                sent = messages(to_declared_types(rows_of_batch, self.spec, types), self.spec)
+                return send_messages(sent, self.spec, writer.name, batch, retries)
+
+        return FunctionSink(send)
 
     def spark_writer(self, rows: DataFrame) -> DataStreamWriter | None:
         """Return Spark's own streaming writer, None if the table is exactly-once.

@@ -10,9 +10,7 @@ changes of the rows, see `UpsertKafkaTable.changes`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -30,9 +28,7 @@ from runtime.frames.job_properties import retries_of_stream
 from runtime.names import quote_name
 from runtime.options.checks import bad_option, option_values
 from runtime.options.known import UPSERT_KAFKA
-from runtime.outages import Retries
-from runtime.spark.errors import translate_spark_errors
-from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
+from runtime.spec.sink import FunctionSink, SinkMode, StreamWriter
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import (
     CHANGE_ORDER,
@@ -41,9 +37,6 @@ from runtime.spec.table import (
     TableColumn,
     TableSpec,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
 
 # Options of 'kafka' that do not apply to a topic with one row per key
 _OF_KAFKA = ("key.fields", "topic-pattern", "scan.startup.mode", "scan.bounded.mode")
@@ -97,31 +90,6 @@ def upsert_messages(
     is_one = F.lit(True) if is_ordered else F.col("n") <= 1
     value = F.when(is_one, F.col("value")).otherwise(F.raise_error(text))
     return latest.select(value.alias("value"), "key")
-
-
-@dataclass(frozen=True)
-class UpsertSink(StreamSink):
-    """Sink that sends one message per key and micro-batch.
-
-    Attributes:
-        spec: Table as one of connector 'kafka'.
-        types: Its `declared_types`.
-        writer: Stream that writes.
-        retries: Its retries while the brokers are away.
-    """
-
-    spec: TableSpec
-    types: tuple[DataType, ...]
-    writer: StreamWriter
-    retries: Retries | None = None
-
-    def write(self, rows: DataFrame, batch: int) -> int:
-        """Send a micro-batch and return its number of messages."""
-        with translate_spark_errors(partial(about_table, self.spec)):
-            if ROW_KIND not in rows.columns:
-                rows = to_declared_types(rows, self.spec, self.types)
-            sent = upsert_messages(rows, self.spec, batch, is_ordered=self.writer.is_ordered)
-            return send_messages(sent, self.spec, self.writer.name, batch, self.retries)
 
 
 class UpsertKafkaTable(Table):
@@ -204,8 +172,17 @@ class UpsertKafkaTable(Table):
         sent = upsert_messages(rows.dataframe, topic, None, is_ordered=rows.are_ordered)
         return send_messages(sent, topic)
 
-    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> UpsertSink:
+    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> FunctionSink:
         """Open a topic for the micro-batches of a stream."""
         topic, types = as_kafka(self.spec), declared_types(self.spec)
         message_columns(topic)  # the columns must fit the format before anything runs
-        return UpsertSink(topic, types, writer, retries_of_stream(rows.sparkSession))
+        retries = retries_of_stream(rows.sparkSession)
+
+        def send(changes: DataFrame, batch: int) -> int:
+            with self.errors():
+                if ROW_KIND not in changes.columns:
+                    changes = to_declared_types(changes, topic, types)
+                sent = upsert_messages(changes, topic, batch, is_ordered=writer.is_ordered)
+                return send_messages(sent, topic, writer.name, batch, retries)
+
+        return FunctionSink(send)

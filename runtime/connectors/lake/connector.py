@@ -6,9 +6,8 @@ Columns are matched by name, ignoring case, and may be declared wider than in th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -45,7 +44,7 @@ from runtime.scan.lake import scan_source_of
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Expression, columns_of
 from runtime.spec.scan import ScanSource
-from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
+from runtime.spec.sink import FunctionSink, SinkMode, StreamWriter
 from runtime.spec.table import LOOKUP_CACHE, Column, TableSpec
 
 _MONITOR = "source.monitor-interval"
@@ -83,25 +82,6 @@ def _read_with_jar(spark: SparkSession, spec: TableSpec, why: UnreadableError) -
     if not spec.columns:
         return rows
     return rows.select(*(pick(rows, spec, c, values["path"]) for c in spec.physical_columns))
-
-
-@dataclass(frozen=True)
-class LakeSink(StreamSink):
-    """Sink that writes each micro-batch once, as one version of the table.
-
-    Attributes:
-        append: Writes rows to the table. The last argument has the writer and the micro-batch.
-        spec: Table specification.
-        writer: Name of the stream.
-    """
-
-    append: Callable[[DataFrame, TableSpec, bool, tuple[str, int] | None], int]
-    spec: TableSpec
-    writer: str
-
-    def write(self, rows: DataFrame, batch: int) -> int:
-        """Write a micro-batch and return its number of rows."""
-        return self.append(rows, self.spec, False, (self.writer, batch))
 
 
 def unreadable(spec: TableSpec, why: UnreadableError) -> ExecutionError:
@@ -258,10 +238,14 @@ class DeltaTable(_Lake):
         """Write rows as one version."""
         return write_delta(rows.dataframe, self.spec, overwrite, is_ordered=rows.are_ordered)
 
-    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> LakeSink:
-        """Return the sink that writes a version per micro-batch."""
-        append = partial(write_delta, is_ordered=writer.is_ordered)
-        return LakeSink(append, self.spec, writer.name)
+    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> FunctionSink:
+        """Return the sink that writes each micro-batch once, as one version."""
+        spec, is_ordered = self.spec, writer.is_ordered
+        return FunctionSink(
+            lambda changes, batch: write_delta(
+                changes, spec, False, (writer.name, batch), is_ordered=is_ordered
+            )
+        )
 
 
 class IcebergTable(_Lake):
@@ -308,6 +292,8 @@ class IcebergTable(_Lake):
         """Write rows as one snapshot."""
         return write_iceberg(rows.dataframe, self.spec, overwrite)
 
-    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> LakeSink:
-        """Return the sink that writes a snapshot per micro-batch."""
-        return LakeSink(write_iceberg, self.spec, writer.name)
+    def open_sink(self, rows: DataFrame, writer: StreamWriter) -> FunctionSink:
+        """Return the sink that writes each micro-batch once, as one snapshot."""
+        return FunctionSink(
+            lambda changes, batch: write_iceberg(changes, self.spec, False, (writer.name, batch))
+        )
