@@ -144,7 +144,9 @@ class _Lake(Table, ABC):
             )
 
     def explain(self, error: Exception) -> SqlwinError:
-        """Name the table in an error of a library."""
+        """Name the table in an error of a library, or say why it cannot be read correctly."""
+        if isinstance(error, UnreadableError):
+            return unreadable(self.spec, error)
         return about_table(self.spec, error)
 
     def read(self, spark: SparkSession) -> DataFrame:
@@ -229,10 +231,7 @@ class DeltaTable(_Lake):
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """Return the rows of a version and of the later ones."""
-        try:
-            return stream_delta(spark, self.spec)
-        except UnreadableError as error:
-            raise unreadable(self.spec, error) from error
+        return stream_delta(spark, self.spec)
 
     def write(self, rows: BatchRows, *, overwrite: bool) -> int:
         """Write rows as one version."""
@@ -283,10 +282,7 @@ class IcebergTable(_Lake):
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """Return the rows of a snapshot and of the later ones."""
-        try:
-            return stream_iceberg(spark, self.spec)
-        except UnreadableError as error:
-            raise unreadable(self.spec, error) from error
+        return stream_iceberg(spark, self.spec)
 
     def write(self, rows: BatchRows, *, overwrite: bool) -> int:
         """Write rows as one snapshot."""
