@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -210,26 +210,28 @@ def _start_arranged(
 
     if run.late is not None:
         return _start_with_late_rows(rows, run, write_arranged)
-    if run.order:
-        return start_for_each(rows, run, _persisting(write_arranged))
-    return start_for_each(arrange(rows), run, write)
+    if not run.order:
+        return start_for_each(arrange(rows), run, write)
+
+    def write_sorted(results: DataFrame, batch: int) -> int | None:
+        # Spark sorts by ranges, for which it reads a sample in a separate job.
+        with _persisted(results):
+            return write_arranged(results, batch)
+
+    return start_for_each(rows, run, write_sorted)
 
 
-def _persisting(write: WriteBatch) -> WriteBatch:
-    """Return a write function that computes the rows of a micro-batch once.
+@contextmanager
+def _persisted(rows: DataFrame) -> Iterator[None]:
+    """Compute the rows of a micro-batch once for all jobs of this block.
 
-    Spark sorts by ranges, for which it reads a sample in a separate job. Only one job may write the
-    stream's state.
+    Only one job may write the stream's state.
     """
-
-    def write_persisted(rows: DataFrame, batch: int) -> int | None:
-        rows.persist()
-        try:
-            return write(rows, batch)
-        finally:
-            rows.unpersist()
-
-    return write_persisted
+    rows.persist()
+    try:
+        yield
+    finally:
+        rows.unpersist()
 
 
 def _sort(rows: DataFrame, run: StreamRun) -> DataFrame:
@@ -296,17 +298,11 @@ def fetching_latest(
     def write_and_fetch(rows: DataFrame, batch: int) -> int | None:
         if not run.latest.is_due(spec.name):
             return write(rows, batch)
-        if persists:
-            # Two jobs read the rows, but only one may write the state.
-            rows.persist()
-        try:
+        with _persisted(rows) if persists else nullcontext():
             n_rows = write(rows, batch)
             if n_rows != 0:
                 run.latest.fetch(spec.name, rows)
             return n_rows
-        finally:
-            if persists:
-                rows.unpersist()
 
     return write_and_fetch
 
@@ -319,17 +315,13 @@ def _start_with_late_rows(rows: DataFrame, run: StreamRun, write: WriteBatch) ->
     write_late = open_target(late.rows(rows), late.spec, run, "late")
 
     def write_both(rows_of_batch: DataFrame, batch: int) -> int | None:
-        with send_closed_windows(rows_of_batch.sparkSession, late, batch, run.query):
-            # Two jobs read the rows, but only one may write the state.
-            rows_of_batch.persist()
-            try:
-                n_rows = write(results_among(rows_of_batch), batch)
-                late_rows = late.rows(rows_of_batch)
-                if late_rows.count():
-                    write_late(late_rows, batch)
-                return n_rows
-            finally:
-                rows_of_batch.unpersist()
+        closed = send_closed_windows(rows_of_batch.sparkSession, late, batch, run.query)
+        with closed, _persisted(rows_of_batch):
+            n_rows = write(results_among(rows_of_batch), batch)
+            late_rows = late.rows(rows_of_batch)
+            if late_rows.count():
+                write_late(late_rows, batch)
+            return n_rows
 
     return start_for_each(rows, run, write_both)
 
@@ -418,9 +410,7 @@ def start_writing_set(rows: DataFrame, parts: Sequence[SetPart], run: StreamRun)
     def write(rows_of_batch: DataFrame, batch: int) -> int | None:
         nonlocal is_first
         is_late = F.col("watermark_us").isNotNull().alias("is_late")
-        # Several jobs read the rows, but only one may write the state.
-        rows_of_batch.persist()
-        try:
+        with _persisted(rows_of_batch):
             # A row is a blob of windows, so there are few rows.
             kinds = (
                 rows_of_batch.where(F.col("windows").isNotNull())
@@ -437,8 +427,6 @@ def start_writing_set(rows: DataFrame, parts: Sequence[SetPart], run: StreamRun)
             for number, write_late in enumerate(late_writers):
                 if write_late is not None and (is_first or number in with_late):
                     write_late(rows_of_batch, batch)
-        finally:
-            rows_of_batch.unpersist()
         is_first = False
         run.written = [
             None if before is None or count is None else before + count
