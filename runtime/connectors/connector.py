@@ -17,7 +17,7 @@ from runtime.refusal import refuse
 from runtime.spark.errors import translate, translate_spark_errors
 from runtime.spec.expressions import Expression
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
-from runtime.spec.source import FileLog, InputChecks, MessageSource, SplitSource, SplitTable
+from runtime.spec.source import FileLog, InputChecks, SplitSource, SplitTable
 from runtime.spec.table import (
     LOOKUP_OPTIONS,
     OPTIONS_OF_STREAMS,
@@ -273,10 +273,6 @@ class Table:
 
     def splits(self, spark: SparkSession) -> SplitSource:
         """Return the splits of a table whose scan is a SplitTable, for tasks."""
-        return self.messages(spark)
-
-    def messages(self, spark: SparkSession) -> MessageSource:
-        """Return the splits of a table that batch queries read split by split, too."""
         raise AssertionError(f"tables of '{self.spec.connector}' have no splits")
 
     @property

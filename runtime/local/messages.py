@@ -27,7 +27,7 @@ from runtime.local.scan_rows import ScanRows
 from runtime.local.stage import BufferPlan, Cut, aggregate
 from runtime.plan.local import ScanLocalStep
 from runtime.spark.workers import prepare_worker
-from runtime.spec.source import WATERMARK_SPLIT, MessageSource, SplitReader
+from runtime.spec.source import WATERMARK_SPLIT, SplitReader, SplitSource
 from runtime.spec.table import Column
 
 # Column with a message for Spark to decode
@@ -44,7 +44,7 @@ def run_two_passes(
     ddl: str,
     first: ArrowFunction,
     second: ArrowFunction,
-    source: MessageSource,
+    source: SplitSource,
     reader: SplitReader,
     columns: Sequence[Column],
 ) -> DataFrame:
@@ -98,7 +98,7 @@ def separate_messages(
     """Separate the input of the second pass into output of the first pass and decoded messages.
 
     Args:
-        batches: Batches from `MessageSource.with_decoded`.
+        batches: Batches from `SplitSource.with_decoded`.
         names: Columns of the first pass's output.
 
     Yields:

@@ -11,6 +11,7 @@ the local stage.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -103,8 +104,13 @@ class SplitStream(Protocol):
 
 
 class SplitSource(Protocol):
-    """Table read split by split, on the driver."""
+    """Table read split by split, on the driver.
 
+    A source has the methods for what its table supports: streams, batch queries, or readers that
+    leave rows to Spark.
+    """
+
+    @abstractmethod
     def reader(self, columns: Sequence[Column], *, is_stream: bool) -> SplitReader:
         """Return a reader of the columns for tasks."""
 
@@ -117,10 +123,7 @@ class SplitSource(Protocol):
         Raises:
             ExecutionError: The source cannot be listed.
         """
-
-
-class MessageSource(SplitSource, Protocol):
-    """Table of messages, read split by split in batch queries too."""
+        raise AssertionError("no stream reads the table")
 
     def batch_splits(self, n_tasks: int) -> Sequence[tuple[str, ...]]:
         """Return the splits of each task for a batch that begins now.
@@ -131,6 +134,7 @@ class MessageSource(SplitSource, Protocol):
         Raises:
             ExecutionError: The source is missing or unreachable.
         """
+        raise AssertionError("no batch reads splits of the table")
 
     def with_decoded(self, rows: DataFrame, column: str, columns: Sequence[Column]) -> DataFrame:
         """Let Spark decode the rows that a reader left.
@@ -143,6 +147,7 @@ class MessageSource(SplitSource, Protocol):
         Returns:
             `columns`, WATERMARK_SPLIT, and the other columns of `rows`, named `$0`, `$1` and so on.
         """
+        raise AssertionError("readers of the table leave no rows")
 
 
 class FileLog(Protocol):

@@ -21,6 +21,7 @@ from runtime.scan.stores import STORE_READERS, Store
 from runtime.scan.stream_files import read_stream_file
 from runtime.spark.files import files_at, spark_reads, store_at
 from runtime.spec.scan import ScanSource
+from runtime.spec.source import SplitSource
 from runtime.spec.table import Column, TableSpec
 
 
@@ -77,7 +78,7 @@ class FileStream:
 
 
 @dataclass(frozen=True)
-class FileSplits:
+class FileSplits(SplitSource):
     """Files of a stream: see `SplitSource`.
 
     Attributes:

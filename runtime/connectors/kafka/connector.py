@@ -273,7 +273,7 @@ class KafkaTable(Table):
         """Return the scan of messages as they arrive, the same as in a batch."""
         return scan(spark, self.spec, columns)
 
-    def messages(self, spark: SparkSession) -> KafkaSplits:
+    def splits(self, spark: SparkSession) -> KafkaSplits:
         """Return the ranges of messages."""
         return KafkaSplits(spark, self.spec)
 

@@ -35,7 +35,7 @@ from runtime.options.checks import option_values
 from runtime.options.formats import spark_options
 from runtime.refusal import refuse
 from runtime.scan.read import convert_types
-from runtime.spec.source import WATERMARK_SPLIT, SplitTable
+from runtime.spec.source import WATERMARK_SPLIT, SplitSource, SplitTable
 from runtime.spec.table import Column, TableColumn, TableSpec
 
 # Metadata that tasks return unchanged: its column in messages, and its type
@@ -108,8 +108,8 @@ class _RangeStream:
 
 
 @dataclass(frozen=True)
-class KafkaSplits:
-    """Ranges of messages of a table: see `MessageSource`.
+class KafkaSplits(SplitSource):
+    """Ranges of messages of a table: see `SplitSource`.
 
     Attributes:
         spark: Spark session.
@@ -148,7 +148,7 @@ class KafkaSplits:
         return _RangeStream(ranges(self.spark, reading))
 
     def with_decoded(self, rows: DataFrame, column: str, columns: Sequence[Column]) -> DataFrame:
-        """Let Spark decode messages: see `MessageSource.with_decoded`."""
+        """Let Spark decode messages: see `SplitSource.with_decoded`."""
         others = [name for name in rows.columns if name != column]
         numbered = [
             F.col(quote_name(name)).alias(f"${number}") for number, name in enumerate(others)

@@ -122,7 +122,7 @@ class PostgresTable(Table):
             self.spec, where, tuple(columns), filters=tuple(filters), is_read_in_process=True
         )
 
-    def messages(self, spark: SparkSession) -> PostgresSplits:
+    def splits(self, spark: SparkSession) -> PostgresSplits:
         """Return the partitions that tasks read."""
         return PostgresSplits(self.spec, retries=retries_of_stream(spark))
 
@@ -143,7 +143,7 @@ class PostgresTable(Table):
         from runtime.connectors.columns import declared_schema
 
         schema = declared_schema(self.spec, self.spec.physical_columns)
-        source = self.messages(spark)
+        source = self.splits(spark)
         reader = source.reader(_columns(schema), is_stream=False)
         parts = source.batch_splits(spark.sparkContext.defaultParallelism)
         split = StructType([StructField("split", StringType())])

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -36,12 +36,11 @@ from runtime.outages import Retries
 from runtime.scan.read import convert_types
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Expression
-from runtime.spec.source import SplitStream
+from runtime.spec.source import SplitSource
 from runtime.spec.table import Column, TableSpec
 
 if TYPE_CHECKING:
     from psycopg import Connection
-    from pyspark.sql import DataFrame
 
 # Beginning of Arrow's message about a value: the position of its column
 _CSV_COLUMN = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?")
@@ -408,17 +407,15 @@ def read_in_process(
 
 
 @dataclass(frozen=True)
-class PostgresSplits:
-    """Partitions of a table for tasks of Spark: see `MessageSource`.
+class PostgresSplits(SplitSource):
+    """Partitions of a table for tasks of Spark: see `SplitSource`.
 
     Attributes:
         spec: Table specification.
-        filters: Conditions; rows that do not satisfy them may be left out.
         retries: Retries of a stream while the database is unavailable. None for a batch.
     """
 
     spec: TableSpec
-    filters: tuple[Expression, ...] = field(default=())
     retries: Retries | None = None
 
     def reader(self, columns: Sequence[Column], *, is_stream: bool) -> PostgresReader:
@@ -430,16 +427,7 @@ class PostgresSplits:
     def batch_splits(self, n_tasks: int) -> Sequence[tuple[str, ...]]:
         """Return the partition of each task."""
         with closing(connect(self.spec)) as connection:
-            parts = partitions(connection, self.spec, n_tasks, self.filters)
-            return [(part,) for part in parts]
-
-    def stream(self, directory: str | None) -> SplitStream:
-        """Refuse, because the table is bounded."""
-        raise AssertionError("PostgreSQL is not read as a stream")
-
-    def with_decoded(self, rows: DataFrame, column: str, columns: Sequence[Column]) -> DataFrame:
-        """Refuse, because readers leave no rows to Spark."""
-        raise AssertionError("all rows are decoded")
+            return [(part,) for part in partitions(connection, self.spec, n_tasks)]
 
 
 def task_rows(reader: PostgresReader) -> Callable[[Iterator[pa.RecordBatch]], Any]:

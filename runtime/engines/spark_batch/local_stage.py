@@ -60,7 +60,7 @@ from runtime.scan.splits import Split, exclusive_times
 from runtime.scan.stores import Store
 from runtime.spark.workers import prepare_worker
 from runtime.spec.aggregates import Accumulator
-from runtime.spec.source import MessageSource, SplitReader
+from runtime.spec.source import SplitReader, SplitSource
 from runtime.spec.table import Column
 from runtime.spec.text import TextSource
 from runtime.text.read import text_splits
@@ -107,7 +107,7 @@ class _MessageStage(LocalStage):
     """Local stage over messages, some of which Spark decodes between two passes."""
 
     second: Callable[[list[str]], Callable[[Cut], ArrowFunction]] = field(kw_only=True)
-    source: MessageSource = field(kw_only=True)
+    source: SplitSource = field(kw_only=True)
     reader: SplitReader = field(kw_only=True)
     columns: tuple[Column, ...] = field(kw_only=True)
 
@@ -228,7 +228,7 @@ def _messages_stage(
     plan = buffer_plan(step, *scan_projection(step.source), buffer_bytes)
     counter = None if scan_counts is None else scan_counts.counter(step.time_column)
     columns = step.source.columns
-    source = open_table(step.source.source.table).messages(spark)
+    source = open_table(step.source.source.table).splits(spark)
     reader = source.reader(columns, is_stream=False)
     portions = source.batch_splits(spark.sparkContext.defaultParallelism * SPLITS_PER_CORE)
     numbers, shipped = item_rows(spark, portions)

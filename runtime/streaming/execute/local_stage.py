@@ -126,12 +126,12 @@ def _scan_stage(
         splits, is_cascade=False, has_processing_time=has_processing_time
     )
     rows = rows.selectExpr(*encode_columns(rows.columns, has_watermark=False))
-    reader = open_table(table).splits(spark).reader(columns, is_stream=True)
+    source = open_table(table).splits(spark)
+    reader = source.reader(columns, is_stream=True)
     first = wrap(_run_scan(plan, local, reader))
     if reader.undecoded_ddl is None:
         messages = rows.mapInArrow(first, MESSAGE_DDL)
     else:
-        source = open_table(table).messages(spark)
         second = _run_scan(plan, local, reader, is_second=True)
         messages = run_two_passes(rows, MESSAGE_DDL, first, second, source, reader, columns)
     return RunningStage(report_row_counts(messages, number, table.name), plan)
