@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from runtime.frames.wall_clock import timestamp_ntz_sql, wall_clock_us_sql
 from runtime.names import quote_name
 from runtime.plan.rows import WindowedRows
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
-def expand_sql(step: WindowedRows, source: str) -> str:
-    """Return Spark SQL that adds the window columns to the relation `source`."""
+
+def expand(spark: SparkSession, step: WindowedRows, source: str) -> DataFrame:
+    """Return the relation `source` with the window columns."""
+    sql, helpers = _expand_sql(step, source)
+    # Spark 3.5 has no SELECT * EXCEPT
+    return spark.sql(sql).drop(*helpers)
+
+
+def _expand_sql(step: WindowedRows, source: str) -> tuple[str, list[str]]:
+    """Return Spark SQL that adds the window columns, and the names of columns to drop."""
     time_us = wall_clock_us_sql(step.time_column, step.time_type)
     end = quote_name("$window_end_us")
     rows = f"SELECT *, {time_us} AS {quote_name('$time_us')} FROM {source}"
     rows += f" WHERE {quote_name(step.time_column)} IS NOT NULL"
     start = quote_name("$window_start_us")
-    added = [quote_name("$time_us"), end]
+    helpers = ["$time_us", "$window_end_us"]
     if not step.window.has_slices:
         window = step.window
         by = ", ".join(map(quote_name, window.partition))
@@ -22,9 +34,9 @@ def expand_sql(step: WindowedRows, source: str) -> str:
         last = time
         if window.row_length is not None:
             last = f"{time} + {quote_name(window.row_length)}"
-            added.append(quote_name(window.row_length))
+            helpers.append(window.row_length)
         expanded = _session_bounds_sql(window.gap_us, by, f"({rows})", (time, last), start, end)
-        added.append(start)
+        helpers += ["$window_start_us", "$begins"]
     elif step.window.tiles:
         assigner = step.window.assigner()
         start = f"({assigner.window_start_sql(end)})"
@@ -39,18 +51,19 @@ def expand_sql(step: WindowedRows, source: str) -> str:
     window_end = timestamp_ntz_sql(end)
     names = [quote_name(name) for name in step.names]
     window_time = f"{window_end} - INTERVAL '0.001' SECOND"
-    return (
-        f"SELECT * EXCEPT ({', '.join(added)}), "
+    sql = (
+        "SELECT *, "
         f"{timestamp_ntz_sql(f'({start})')} AS {names[0]}, {window_end} AS {names[1]}, "
         f"CAST({window_time} AS {step.time_type}) AS {names[2]} "
         f"FROM ({expanded})"
     )
+    return sql, helpers
 
 
 def _session_bounds_sql(
     gap_us: int, partition: str, source: str, times: tuple[str, str], start: str, end: str
 ) -> str:
-    """Return Spark SQL that adds the bounds of each row's session to a relation.
+    """Return Spark SQL that adds the bounds of each row's session, and `$begins`, to a relation.
 
         gap 10, rows at      0    7      18     28                 45
                              [----|----------)  [------------------)
@@ -84,7 +97,7 @@ def _session_bounds_sql(
     )
     # Times ascend, so the maximum start so far is the start of the current session.
     started = (
-        f"SELECT * EXCEPT (`$begins`), MAX(`$begins`) OVER ({by}ORDER BY {time_us} "
+        f"SELECT *, MAX(`$begins`) OVER ({by}ORDER BY {time_us} "
         f"ROWS UNBOUNDED PRECEDING) AS {start} FROM ({begins})"
     )
     last = f"MAX({last_us}) OVER ({of_session})"

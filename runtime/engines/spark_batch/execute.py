@@ -19,7 +19,7 @@ from runtime.engines.spark_batch.shared import SharedBlobs, SharedPartials, shar
 from runtime.frames.aggregations import windows_schema
 from runtime.frames.arrow_rows import ArrowRows, BatchRows
 from runtime.frames.blobs import BLOB_DDL, Emit, bucket_cut, place_blobs
-from runtime.frames.expand import expand_sql
+from runtime.frames.expand import expand
 from runtime.frames.meter import Meter, Wrap, unmeasured
 from runtime.frames.scan_counts import StatementScanCounts
 from runtime.frames.views import sql_dataframe, temporary_view
@@ -172,7 +172,7 @@ class _Building:
                 return sql_dataframe(self.spark, step, self.dataframe)
             case WindowedRows():
                 with temporary_view(self.spark, self.dataframe(step.input)) as source:
-                    return self.spark.sql(expand_sql(step, source))
+                    return expand(self.spark, step, source)
             case LocalStep() if is_local(step, SqlRows, Catalyst):
                 with temporary_view(self.spark, self.dataframe(step.source.input)) as source:
                     partials = self.spark.sql(local_aggregate_sql(step, source))

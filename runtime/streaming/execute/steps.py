@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from runtime.frames.aggregations import windows_schema
-from runtime.frames.expand import expand_sql
+from runtime.frames.expand import expand
 from runtime.frames.meter import Meter, Wrap, unmeasured
 from runtime.frames.reports import ROWS_METRIC
 from runtime.frames.views import Bounded, sql_dataframe, temporary_view
@@ -65,7 +65,7 @@ def streaming_dataframe(
             return join(step, child, options.partitions, _wrap(meter, step.label))
         case WindowedRows():
             with temporary_view(spark, child(step.input)) as source:
-                return spark.sql(expand_sql(step, source))
+                return expand(spark, step, source)
         case WatermarkedRowsStep():
             return with_watermark(child(step.input), step)
         case StreamWindowStep():
