@@ -107,7 +107,7 @@ MAY_IMPORT = {
         "runtime.plan runtime.spark runtime.spec runtime.windows runtime.streaming.general numpy pyarrow "
         "pyspark"
     ),
-    "runtime.streaming.general": "runtime runtime.compute runtime.frames runtime.windows numpy pyarrow pyspark",
+    "runtime.streaming.general": "runtime runtime.compute runtime.frames runtime.spark runtime.windows numpy pyarrow pyspark",
     # the oracle of kernels and operators: only scalar expressions are the engine's
     "runtime.definition": (
         "runtime runtime.compute.arrow.evaluate runtime.compute.arrow.types "

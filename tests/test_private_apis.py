@@ -73,7 +73,7 @@ def test_the_table_lists_all_modules_that_call_private_parts() -> None:
 
 
 def test_modules_name_the_spark_in_which_their_private_parts_were_seen() -> None:
-    seen = re.compile(r"(checked with|as of|seen in)\s+(Py)?Spark\s+4\.\d")
+    seen = re.compile(r"(checked with|as of|seen in)\s+(Py)?Spark\s+(3\.5|4\.\d)")
     silent = [
         module
         for module in sorted(calling_modules().union(modules_in_table()))

@@ -36,6 +36,7 @@ from runtime.errors import CatalogError, nearest
 from runtime.names import quote_name
 from runtime.shown_types import shown_type
 from runtime.spark.errors import translate
+from runtime.spark.versions.columns import type_from_ddl
 from runtime.spec.table import TableColumn, TableSpec
 
 # Decimal digits that an integer type needs
@@ -79,7 +80,7 @@ def declared_type(spec: TableSpec, column: TableColumn) -> DataType:
     if (common := _type_by_name(column.type or "")) is not None:
         return common
     try:
-        parsed = DataType.fromDDL(column.type or "")
+        parsed = type_from_ddl(column.type or "")
     except PySparkException as error:
         raise CatalogError(
             f"column `{column.name}` of table `{spec.name}` has the unknown type {column.type}",

@@ -15,6 +15,7 @@ from runtime.options.known import Options
 from runtime.options.lookup import lookup_reload
 from runtime.refusal import refuse
 from runtime.spark.errors import translate, translate_spark_errors
+from runtime.spark.versions.capabilities import PYTHON_SOURCES, require
 from runtime.spec.expressions import Expression
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 from runtime.spec.source import FileLog, InputChecks, SplitSource, SplitTable
@@ -31,9 +32,10 @@ from runtime.spec.text import FileSource
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.datasource import DataSource
     from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import StructType
+
+    from runtime.spark.versions.newer_classes import DataSource
 
 # Parts of Spark that PySpark's own package does not include
 KAFKA_PACKAGE = "spark-sql-kafka-0-10"
@@ -392,7 +394,12 @@ def about_table(spec: TableSpec, error: Exception) -> SqlwinError:
 
 
 def register_source(spark: SparkSession, source: type[DataSource]) -> None:
-    """Register a sqlwin data source for use with the session's `format()`."""
+    """Register a sqlwin data source for use with the session's `format()`.
+
+    Raises:
+        SetupError: PySpark is too old for such sources.
+    """
+    require(PYTHON_SOURCES)
     # Makes the session the active one. Spark looks for the name in the active session before it
     # registers a source, and rejects it if another session of the application has it.
     spark.createDataFrame([], "id BIGINT")

@@ -17,6 +17,7 @@ from runtime.errors import SqlwinError
 from runtime.frames.arrow_rows import BatchRows
 from runtime.options.checks import bad_option, missing_option, option_values, switch
 from runtime.spark.files import resolve
+from runtime.spark.versions.errors import condition_of
 from runtime.spec.table import OPTIONS_OF_STREAMS, TableSpec
 
 # Formats whose columns have only the types given to the reader
@@ -118,7 +119,7 @@ class DataSourceTable(Table):
             dataframe = reader.load()
         except PySparkException as error:
             # Some sources have only the columns of a given schema.
-            if not self.spec.columns or "SCHEMA" not in (error.getCondition() or ""):
+            if not self.spec.columns or "SCHEMA" not in (condition_of(error) or ""):
                 raise
             dataframe = reader.schema(declared).load()
         return _declared_columns(dataframe, self.spec, name)

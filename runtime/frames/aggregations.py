@@ -32,5 +32,5 @@ def windows_schema(partials: StructType, aggregation: WindowAggregation) -> Stru
 
 def _output_type(partials: StructType, accumulator: Accumulator, name: str) -> DataType:
     if accumulator.result is not None:
-        return from_arrow_type(arrow_type(accumulator.result.type))
+        return from_arrow_type(arrow_type(accumulator.result.type), True)
     return partials[name].dataType

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
+from runtime.spark.versions.frames import from_arrow, to_arrow
 from runtime.spec.stream import KIND_COLUMN, ROW_KIND
 
 if TYPE_CHECKING:
@@ -192,15 +193,15 @@ def cast_columns(frame: DataFrame, types: Sequence[DataType]) -> DataFrame:
 
 def collect_arrow(frame: DataFrame) -> pa.Table:
     """Collect a DataFrame with its instants labelled UTC, as `fields_may_be_null`."""
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from runtime.spark.versions.arrow_types import to_arrow_schema
 
     schema = fields_may_be_null(frame.schema)
     types = [field.dataType for field in schema]
     types_sent = [name_fields_apart(data_type) for data_type in types]
-    table = cast_columns(frame, types_sent).toArrow()
+    table = to_arrow(cast_columns(frame, types_sent))
     if types_sent == types:
         return table
-    named = to_arrow_schema(schema, timezone="UTC")
+    named = to_arrow_schema(schema)
     return pa.Table.from_batches(
         (cast_to_schema(batch, named) for batch in table.to_batches()), named
     )
@@ -208,19 +209,21 @@ def collect_arrow(frame: DataFrame) -> pa.Table:
 
 def create_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     """Return a table as a DataFrame, with instants without a zone as TIMESTAMP_NTZ."""
-    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+    from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructField, StructType
+
+    from runtime.spark.versions.arrow_types import to_arrow_schema
 
     # without a schema Spark would read times without a zone as instants
     schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
     types = [field.dataType for field in schema]
     types_sent = [name_fields_apart(data_type) for data_type in types]
     if types_sent == types:
-        return spark.createDataFrame(table, schema)
+        return from_arrow(spark, table, schema)
     sent = StructType([StructField(f.name, t) for f, t in zip(schema, types_sent, strict=True)])
-    columns = to_arrow_schema(sent, timezone="UTC")
+    columns = to_arrow_schema(sent)
     batches = [cast_to_schema(batch, columns) for batch in table.to_batches()]
-    return cast_columns(spark.createDataFrame(pa.Table.from_batches(batches, columns), sent), types)
+    return cast_columns(from_arrow(spark, pa.Table.from_batches(batches, columns), sent), types)
 
 
 def arrow_table(frame: DataFrame) -> pa.Table:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from runtime.compute.arrow.blobs import from_blobs, split_by_bucket, to_blob, to_blobs
 from runtime.compute.kernels.keys import bucket_of
+from runtime.spark.versions.frames import place_rows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,7 +81,7 @@ def place_blobs(blobs: DataFrame, partitions: int) -> DataFrame:
 
     Columns: `bucket` INT, and `partials` BINARY with an Arrow IPC stream.
     """
-    return blobs.repartitionById(partitions, blobs.bucket).sortWithinPartitions("bucket")
+    return place_rows(blobs, partitions, "bucket").sortWithinPartitions("bucket")
 
 
 def map_in_arrow(

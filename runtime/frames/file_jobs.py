@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
+from runtime.frames.arrow_tables import create_frame
 from runtime.scan.metadata import FileCheck, WantedColumns, check_files
 from runtime.scan.splits import FileGroups, RowGroupCriteria, select_row_groups
 from runtime.spark.errors import translate_spark_errors
+from runtime.spark.versions.frames import place_rows, to_arrow
 from runtime.spark.workers import prepare_worker
 from runtime.spec.scan import ScanFile
 
@@ -81,8 +83,8 @@ def _run_job(
             )
 
     with translate_spark_errors():
-        parts = spark.createDataFrame(table).repartitionById(n_tasks, "task")
-        answers = parts.mapInArrow(run, _RESULT_DDL).toArrow().to_pylist()
+        parts = place_rows(create_frame(spark, table), n_tasks, "task")
+        answers = to_arrow(parts.mapInArrow(run, _RESULT_DDL)).to_pylist()
     # safe to unpickle: made by our own tasks and passed on only by Spark
     return [
         result

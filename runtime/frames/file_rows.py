@@ -15,9 +15,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from runtime.errors import ExecutionError
+from runtime.frames.arrow_tables import create_frame
 from runtime.scan.ranges import FileRange, file_ranges
 from runtime.scan.stores import Store
 from runtime.scan.whole_rows import read_part
+from runtime.spark.versions.frames import metadata_column, place_rows
 from runtime.spark.workers import prepare_worker
 from runtime.spec.scan import ScanFile
 
@@ -68,7 +70,7 @@ def stored_rows(
     cores = spark.sparkContext.defaultParallelism
     rows = _rows(file_ranges(files, cores * _PER_CORE), partitions)
     n_splits = rows.column("split")[-1].as_py() + 1
-    parts = spark.createDataFrame(rows).repartitionById(n_splits, "split")
+    parts = place_rows(create_frame(spark, rows), n_splits, "split")
     return parts.mapInArrow(_reader(schema, store), from_arrow_schema(schema, True))
 
 
@@ -139,7 +141,7 @@ def _values(
 def file_metadata(dataframe: DataFrame) -> Column:
     """Return Spark's metadata of a row's file, from a column or from Spark's reader."""
     is_column = FILE_METADATA in dataframe.columns
-    return dataframe[FILE_METADATA] if is_column else dataframe.metadataColumn(FILE_METADATA)
+    return dataframe[FILE_METADATA] if is_column else metadata_column(dataframe, FILE_METADATA)
 
 
 def file_path(dataframe: DataFrame) -> Column:

@@ -27,10 +27,10 @@ from pyspark.sql.types import (
     FloatType,
     MapType,
     StructType,
-    VariantType,
 )
 
 from runtime.names import quote_name
+from runtime.spark.versions.newer_classes import VariantType
 
 # Formats with statistics: Parquet, ORC, and lakes that store Parquet
 _WITH_STATISTICS = ("parquet", "orc", "delta", "iceberg", "hudi")

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 from pyspark.sql.types import DataType
 
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import one_chunk
 from runtime.compute.user_aggregates import accumulate_rows, finish_states, merge_states, no_groups
 from runtime.errors import AnalysisError, ExecutionError
+from runtime.spark.versions.capabilities import PYTHON_FUNCTIONS, require
+from runtime.spark.versions.columns import type_from_ddl
 from runtime.spec.aggregates import UserAggregate, name_with_filter
 from runtime.spec.user_aggregates import UserDefinedAggregateFunction
 
@@ -106,14 +107,27 @@ def register_aggregate(
         return finish_states(aggregate, merge_states(aggregate, no_groups(), 1, nothing))[0].as_py()
 
     for known_as, function in ((name, call_for_group), (name_with_filter(name), call_for_rows)):
-        spark.udf.register(known_as, as_arrow_udf(function, result_type, ArrowUDFType.GROUPED_AGG))
+        spark.udf.register(known_as, as_arrow_udf(function, result_type, is_aggregate=True))
     return UserAggregate(name, aggregate, tuple(aggregate.state), aggregate.returns.lower())
 
 
 def as_arrow_udf(
-    function: Callable[..., Any], returns: DataType, kind: Any = ArrowUDFType.SCALAR
+    function: Callable[..., Any], returns: DataType, *, is_aggregate: bool = False
 ) -> Any:
-    """Return a function of columns that Spark computes with a function of Arrow arrays."""
+    """Return a function of columns that Spark computes with a function of Arrow arrays.
+
+    Args:
+        function: Returns an array, or one value if it is an aggregate.
+        returns: Type of the result.
+        is_aggregate: Whether it gets the rows of a group.
+
+    Raises:
+        SetupError: PySpark passes no Arrow arrays to functions.
+    """
+    require(PYTHON_FUNCTIONS)
+    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+
+    kind = ArrowUDFType.GROUPED_AGG if is_aggregate else ArrowUDFType.SCALAR
     with warnings.catch_warnings():
         # PySpark prefers to infer the kind from type hints, which cannot express a variable number
         # of columns; nor do its stubs have an overload for that.
@@ -130,7 +144,7 @@ def _check_name(name: str) -> None:
 
 def _type(what: str, attribute: str, text: str) -> DataType:
     try:
-        return DataType.fromDDL(text)
+        return type_from_ddl(text)
     except PySparkException as error:
         raise AnalysisError(
             f"{what}: {attribute} has the unknown type '{text}'",

@@ -16,8 +16,9 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
+from runtime.frames.arrow_tables import create_frame
 from runtime.frames.blobs import Emit
 from runtime.frames.file_jobs import row_group_selector
 from runtime.frames.meter import ArrowFunction
@@ -29,6 +30,8 @@ from runtime.plan.local import FileLocalStep
 from runtime.scan.paths import path_for_spark
 from runtime.scan.splits import ExclusiveTimes, Split, plan_splits
 from runtime.scan.stores import STORE_READERS, Store
+from runtime.spark.versions.columns import type_from_ddl
+from runtime.spark.versions.frames import place_rows
 from runtime.spark.workers import prepare_worker
 from runtime.spec.scan import PartitionValue, ScanSource
 from runtime.spec.text import FileSource
@@ -104,7 +107,7 @@ def item_rows(spark: SparkSession, items: Sequence[T]) -> tuple[DataFrame, Seque
         numbers = spark.range(0, len(items), 1, n_items).withColumnRenamed("id", SPLIT)
         return numbers, items
     table = pa.table({SPLIT: pa.array(range(n_items), pa.int32()), "$files": blobs})
-    return spark.createDataFrame(table).repartitionById(n_items, SPLIT), ()
+    return place_rows(create_frame(spark, table), n_items, SPLIT), ()
 
 
 def items_of(batches: Iterable[pa.RecordBatch], items: Sequence[T]) -> Iterator[T]:
@@ -121,7 +124,7 @@ def items_of(batches: Iterable[pa.RecordBatch], items: Sequence[T]) -> Iterator[
 def _append_others(spark: SparkSession, splits: DataFrame, source: FileSource) -> DataFrame:
     if not source.others:
         return splits  # avoids a call to the JVM for each type that it would parse
-    fields = [StructField(c.name, DataType.fromDDL(c.type)) for c in source.columns]
+    fields = [StructField(c.name, type_from_ddl(c.type)) for c in source.columns]
     reader = spark.read.schema(StructType(fields))
     by_values: dict[tuple[PartitionValue, ...], list[str]] = {}
     for file in source.others:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import StructType
 
 from runtime.compute.buffer import BufferRows
 from runtime.compute.counters import count
@@ -26,6 +27,7 @@ from runtime.local.arrow_scan import items_of
 from runtime.local.scan_rows import ScanRows
 from runtime.local.stage import BufferPlan, Cut, aggregate
 from runtime.plan.local import ScanLocalStep
+from runtime.spark.versions.columns import type_from_ddl
 from runtime.spark.workers import prepare_worker
 from runtime.spec.source import WATERMARK_SPLIT, SplitReader, SplitSource
 from runtime.spec.table import Column
@@ -63,7 +65,7 @@ def run_two_passes(
     Returns:
         Rows of `ddl`.
     """
-    message = DataType.fromDDL(f"STRUCT<{reader.undecoded_ddl}>")
+    message = type_from_ddl(f"STRUCT<{reader.undecoded_ddl}>")
     fields = columns_of_ddl(ddl).fields
     schema = pa.schema([(f.name, to_arrow_type(f.dataType)) for f in fields])
     type_ = to_arrow_type(message)
@@ -87,7 +89,7 @@ def run_two_passes(
 
 def columns_of_ddl(ddl: str) -> StructType:
     """Parse a DDL text."""
-    fields = StructType.fromDDL(ddl)
+    fields = cast(StructType, type_from_ddl(ddl))
     assert isinstance(fields, StructType)
     return fields
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from runtime.errors import ExecutionError
 from runtime.frames.blobs import BLOB_DDL, map_in_arrow
@@ -31,6 +30,7 @@ from runtime.materialized.commits import ChangedMeanwhile, commit, remove_on_err
 from runtime.materialized.refresh import MAX_ATTEMPTS, compact, settle
 from runtime.materialized.store import open_slices, stored_schema
 from runtime.spark.clusters import check_seen_by_all
+from runtime.spark.versions.arrow_types import to_arrow_schema
 from runtime.spark.workers import prepare_worker
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
 from runtime.writing.places import remove_files
@@ -131,7 +131,7 @@ def append(
 
 def _read(base: BaseRows, plan: BufferPlan, cuts: TimeCuts) -> ArrowFunction:
     """Return the task function that cuts rows of Spark into partials by time and counts them."""
-    schema = to_arrow_schema(stored_schema(cuts.form), timezone="UTC")
+    schema = to_arrow_schema(stored_schema(cuts.form))
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()

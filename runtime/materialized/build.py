@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from runtime.compute.arrow.blobs import from_blobs
 from runtime.compute.buffer import BufferRows
@@ -51,6 +50,7 @@ from runtime.scan.stores import STORE_READERS, Store, open_stored, why_of
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spark.errors import translate_spark_errors
 from runtime.spark.jobs import run_interruptibly
+from runtime.spark.versions.arrow_types import to_arrow_schema
 from runtime.spark.workers import prepare_worker
 from runtime.spec.expressions import ColumnRef
 from runtime.spec.materialized import SLICE_END, UNTOUCHED, LocalForm, Reached
@@ -233,7 +233,7 @@ def write_partials(
     spark, form = partials.sparkSession, table.form
     n_tasks = min(n_buckets, spark.sparkContext.defaultParallelism * 2)
     bucketed = place_blobs(partials, n_tasks)
-    schema = to_arrow_schema(stored_schema(form), timezone="UTC")
+    schema = to_arrow_schema(stored_schema(form))
     types = {f.name: f.dataType.simpleString() for f in stored_schema(form).fields}
     of_partitions = tuple((name, types[name]) for name in table.partitions)
     new = NewFiles(
@@ -309,7 +309,7 @@ def _read(
     """
     form = cuts.form
     store, kept_in = stores
-    schema = to_arrow_schema(stored_schema(form), timezone="UTC")
+    schema = to_arrow_schema(stored_schema(form))
     assigner = form.grid.assigner()
 
     def base_partials(portion: _Portion, seen: ReadRanges) -> Iterator[pa.RecordBatch]:

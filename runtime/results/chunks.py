@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from runtime.compute.arrow.blobs import to_blob
 from runtime.frames.arrow_rows import Stage
 from runtime.results.pieces import pieces
+from runtime.spark.versions.frames import place_rows, to_arrow
 from runtime.spark.workers import prepare_worker
 
 PIECES_DDL = "part int, number int, before bigint, n_bytes bigint, rows binary"
@@ -81,7 +82,7 @@ def _compression_stage(piece_bytes: int) -> Stage:
 
 def _part_starts(computed: DataFrame) -> tuple[list[int], int]:
     """Return the number of bytes before each partition, and the total."""
-    sizes = computed.select("part", "n_bytes").toArrow()
+    sizes = to_arrow(computed.select("part", "n_bytes"))
     totals: dict[int, int] = {}
     for part, n_bytes in zip(*(column.to_pylist() for column in sizes.columns), strict=True):
         totals[part] = totals.get(part, 0) + n_bytes
@@ -100,5 +101,5 @@ def _fetch_chunks(
     chunk = F.floor((start + F.col("before")) / chunk_bytes).cast("int")
     # a recomputed partition may have other sizes
     chunk = F.least(chunk, F.lit(n_chunks - 1))
-    chunks = computed.repartitionById(n_chunks, chunk).sortWithinPartitions("part", "number")
+    chunks = place_rows(computed, n_chunks, chunk).sortWithinPartitions("part", "number")
     return chunks.select("rows").toLocalIterator(prefetchPartitions=True)

@@ -17,6 +17,7 @@ from runtime.installing import install_hint
 from runtime.redaction import remember_settings
 from runtime.spark.context import active_context
 from runtime.spark.exceptions import spark_error
+from runtime.spark.versions.capabilities import CONNECT, require
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,11 +37,12 @@ def connect_session(remote: str, conf: Mapping[str, str]) -> SparkSession:
         conf: Settings of the session.
 
     Raises:
-        SetupError: Packages are missing, the address is invalid, no server answers, or the server
-            rejects a setting.
+        SetupError: PySpark is too old, packages are missing, the address is invalid, no server
+            answers, or the server rejects a setting.
     """
     if not remote.startswith("sc://"):
         raise SetupError(f"{remote} is not a valid Spark Connect address", hint="sc://host:15002")
+    require(CONNECT)
     remember_settings(conf)
     context = active_context()
     if context is not None:

@@ -25,6 +25,7 @@ from runtime.spark.exceptions import spark_or_java_error
 from runtime.spark.on_demand import is_started
 from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
+from runtime.spark.versions.capabilities import STREAMS, require
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,12 +103,14 @@ def _paths_are_local(spark: SparkSession) -> bool:
     return str(hadoop_conf(spark).get("fs.defaultFS", "file:///")).startswith("file:")
 
 
-def refuse_remote_streams(spark: SparkSession) -> None:
-    """Refuse to start a stream over Spark Connect, which gives no access to the driver.
+def check_streams(spark: SparkSession) -> None:
+    """Check that streams can run on a session.
 
     Raises:
-        SetupError: The session uses Spark Connect.
+        SetupError: PySpark is too old, or the session uses Spark Connect, which gives no access to
+            the driver.
     """
+    require(STREAMS)
     if is_remote(spark):
         raise SetupError(
             "streams are not supported over Spark Connect",

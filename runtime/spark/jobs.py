@@ -14,6 +14,7 @@ from uuid import uuid4
 from runtime.errors import QueryCancelled
 from runtime.spark.exceptions import spark_or_java_error
 from runtime.spark.session import is_stopped
+from runtime.spark.versions.sessions import inheriting_thread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -206,10 +207,8 @@ class _SideBySide(Generic[T]):
         self._changed = threading.Condition()
 
     def run(self, most_threads: int) -> list[Outcome[T]]:
-        from pyspark.util import InheritableThread
-
-        threads: list[threading.Thread] = [
-            InheritableThread(target=self._work, session=self._spark, name=f"sqlwin-{number}")
+        threads = [
+            inheriting_thread(self._spark, self._work, f"sqlwin-{number}")
             for number in range(min(most_threads, len(self._works)))
         ]
         try:
@@ -298,17 +297,13 @@ class BackgroundWork(Generic[T]):
     def __init__(
         self, spark: SparkSession, work: Callable[[], T], at_end: Callable[[], object]
     ) -> None:
-        from pyspark.util import InheritableThread
-
         self._spark = spark
         self._work = work
         self._at_end = at_end
         self._tag = f"sqlwin-{uuid4().hex}"
         self._outcome: Outcome[T] | None = None
         self._ended = threading.Event()
-        self._thread = InheritableThread(
-            target=self._run, session=spark, name="sqlwin-background", daemon=True
-        )
+        self._thread = inheriting_thread(spark, self._run, "sqlwin-background", daemon=True)
         self._thread.start()
 
     @property

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from runtime.errors import AnalysisError, ErrorKind, nearest
 from runtime.shown_types import shown_type
+from runtime.spark.versions.capabilities import TEXT_AGGREGATES, has, refusal_text
 
 
 class ErrorText(NamedTuple):
@@ -227,8 +228,11 @@ _FLINKS_FUNCTIONS = {
 
 def _function(p: Mapping[str, str]) -> ErrorText:
     name = p["routineName"]
-    sparks = _FLINKS_FUNCTIONS.get(plain_name(name).strip("`").lower())
+    lower_name = plain_name(name).strip("`").lower()
+    sparks = _FLINKS_FUNCTIONS.get(lower_name)
     hint = "use SHOW FUNCTIONS to list functions" if sparks is None else f"use Spark's {sparks}"
+    if lower_name in ("listagg", "string_agg") and not has(TEXT_AGGREGATES):
+        hint = refusal_text(TEXT_AGGREGATES)
     return _unknown(ErrorKind.UNKNOWN_FUNCTION, "function", name, hint)
 
 

@@ -29,6 +29,7 @@ from runtime.spark.jvm.java import find_java
 from runtime.spark.jvm.process import begin_jvm, running_jvm
 from runtime.spark.jvm.submit import spark_defaults
 from runtime.spark.on_demand import SparkOnDemand, is_started, spark_lock
+from runtime.spark.versions.capabilities import LOGGERS, has
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -385,10 +386,11 @@ def quiet_python_loggers() -> None:
     If no level is configured, also silence py4j, which prints traces of calls and sockets closed by
     an interruption, partly through the root logger.
     """
-    from pyspark.logger import PySparkLogger
+    if has(LOGGERS):
+        from pyspark.logger import PySparkLogger
 
-    for name in _NOISY_LOGGERS:
-        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+        for name in _NOISY_LOGGERS:
+            PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     py4j = logging.getLogger("py4j")
     if py4j.level == logging.NOTSET:
         py4j.setLevel(logging.CRITICAL)

@@ -3,8 +3,7 @@
 A query reads dozens of settings, each a call to Java. All explicit settings can be fetched as one
 text in two calls; while that text is unchanged, cached values are valid.
 
-Uses a private API, checked with PySpark 4.3: `RuntimeConfig._jconf`. Without it nothing is cached
-between calls.
+Without the private API of `explicit_settings` nothing is cached between calls.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from runtime.scan.request_cache import get_or_request
 from runtime.spark.on_demand import change_at_start, is_started, settings_at_start
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
+from runtime.spark.versions.sessions import explicit_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,7 +129,7 @@ def _current_settings(spark: SparkSession) -> SparkSettings:
         return SparkSettings(_SettingsAtStart(spark, at_start), f"{{{settings_text}}}")
     text = unless_missing(
         "Spark settings are read one at a time",
-        lambda: str(spark.conf._jconf.getAllAsJava().toString()),
+        lambda: explicit_settings(spark),
         None,
     )
     settings = _last.get(spark)

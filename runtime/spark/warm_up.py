@@ -25,6 +25,7 @@ from runtime.spark.jvm.java import JavaRuntime, find_java
 from runtime.spark.jvm.process import end_jvm
 from runtime.spark.jvm.submit import archive_to_use
 from runtime.spark.session import start_session
+from runtime.spark.versions.frames import place_rows, to_arrow
 from runtime.temporary import process_directory
 
 _MASTER = "local[2]"
@@ -94,7 +95,7 @@ def run_representative_queries(spark: SparkSession, directory: Path) -> None:
         GROUP BY name, window_end HAVING COUNT(*) > 1
         ORDER BY mean DESC, name LIMIT 10"""
     spark.sql(query.format(table="bids")).collect()
-    spark.sql(query.format(table="lines")).toArrow()
+    to_arrow(spark.sql(query.format(table="lines")))
     spark.sql("""
         SELECT a.name, b.n, ROW_NUMBER() OVER (PARTITION BY a.name ORDER BY a.ts) AS place
         FROM bids a JOIN (SELECT name, COUNT(*) AS n FROM bids GROUP BY name) b USING (name)
@@ -105,7 +106,7 @@ def run_representative_queries(spark: SparkSession, directory: Path) -> None:
     spark.sql("EXPLAIN EXTENDED SELECT * FROM places").collect()
     exchanged = _exchange(spark.table("bids"))
     exchanged.createOrReplaceTempView("exchanged")
-    spark.sql("SELECT bucket, COUNT(*) FROM exchanged GROUP BY bucket ORDER BY 1").toArrow()
+    to_arrow(spark.sql("SELECT bucket, COUNT(*) FROM exchanged GROUP BY bucket ORDER BY 1"))
     exchanged.coalesce(1).write.mode("overwrite").parquet(parquet + "-exchanged")
     for _ in exchanged.orderBy("id").limit(50).toLocalIterator():
         pass
@@ -120,7 +121,7 @@ def _exchange(bids: DataFrame) -> DataFrame:
     keyed = bids.selectExpr("id", "ts", "name", "CAST(id % 2 AS INT) AS bucket")
     schema = "id long, ts timestamp, name string, bucket int"
     partial = keyed.mapInArrow(same, schema)
-    placed = partial.repartitionById(2, partial["bucket"]).sortWithinPartitions("name")
+    placed = place_rows(partial, 2, "bucket").sortWithinPartitions("name")
     return placed.mapInArrow(same, schema)
 
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+from runtime.spark.versions.newer_classes import StatefulProcessor, StatefulProcessorHandle
 
 if TYPE_CHECKING:
     from runtime.frames.meter import TaskFigures

@@ -15,13 +15,14 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import IntegerType, StructField, StructType, TimestampNTZType
 
 from runtime.errors import ExecutionError
 from runtime.files import Files
 from runtime.spark.errors import translate
 from runtime.spark.shipping import import_shipped_files
+from runtime.spark.versions.arrow_types import to_arrow_type
 from runtime.spark.workers import prepare_worker
 from runtime.spec.state_schema import OperatorSchema
 from runtime.streaming.checkpoint import Checkpoint, committed_batches, find_checkpoint
@@ -260,7 +261,7 @@ def _decoding(
     watermarks: Mapping[int, int | None],
     schema: StructType,
 ) -> Any:
-    types = [to_arrow_type(field.dataType, timezone="UTC") for field in schema]
+    types = [to_arrow_type(field.dataType) for field in schema]
     names = schema.names
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -8,6 +8,7 @@ from planner.catalog import Schema, column_named
 from planner.sql.build import is_timestamp
 from runtime.errors import AnalysisError, nearest
 from runtime.shown_types import shown_type
+from runtime.spark.versions.columns import type_from_ddl
 from runtime.spec.table import Column
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def output_columns(ddl: str) -> StructType:
     from pyspark.sql.types import StructType
 
     try:
-        schema = StructType.fromDDL(ddl)
+        schema = type_from_ddl(ddl)
     except PySparkException as error:
         raise AnalysisError(
             f"invalid columns: `{ddl}`", hint="for example output='n bigint, top string'"

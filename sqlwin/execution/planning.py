@@ -31,7 +31,7 @@ from runtime.plan.nodes import PlanNode
 from runtime.refusal import Refusal, tried
 from runtime.scan.request_cache import cache_requests
 from runtime.scan.stores import Store
-from runtime.spark.files import refuse_remote_streams, resolve
+from runtime.spark.files import check_streams, resolve
 from runtime.spark.on_demand import is_chosen, when_started
 from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
@@ -332,7 +332,7 @@ class Plans:
             return self.batch_rows(lowered).dataframe
         from sqlwin.execution.streams.options import foreign_options
 
-        refuse_remote_streams(self.spark)
+        check_streams(self.spark)
         with self.errors_of(lowered.plans[0].sql), self._span("Spark's analysis"):
             # The user starts this stream through Spark, not through sqlwin.
             options = foreign_options(self.spark, self.config)
@@ -488,7 +488,7 @@ class Plans:
         computed = self.computed(place, shared)
         return BatchRows(
             self._spark,
-            from_arrow_schema(computed.schema),
+            from_arrow_schema(computed.schema, prefer_timestamp_ntz=True),
             lambda: self.rows_later(plan).dataframe,
             in_process=ProcessRows(computed.schema, partial(computed.batches, meter=meter)),
         )

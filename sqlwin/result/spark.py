@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
     ByteType,
-    CalendarIntervalType,
     DataType,
     IntegerType,
     LongType,
@@ -29,7 +27,6 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
-    VariantType,
     YearMonthIntervalType,
 )
 
@@ -45,6 +42,9 @@ from runtime.frames.arrow_tables import (
 from runtime.results.rows import DEFAULT_MAX_BYTES, result_batches
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
+from runtime.spark.versions.arrow_types import to_arrow_schema
+from runtime.spark.versions.frames import to_arrow
+from runtime.spark.versions.newer_classes import CalendarIntervalType, VariantType
 from runtime.spec.table import Column
 from sqlwin.result.rows import RunRecord, compute
 
@@ -102,7 +102,7 @@ class SparkRows:
         if (_most_rows(frame) if limit is None else limit) > _AT_ONCE:
             yield from self._fetch(BatchRows.of(frame))
             return
-        for batch in compute(self.run, frame.toArrow).to_batches():
+        for batch in compute(self.run, partial(to_arrow, frame)).to_batches():
             yield cast_to_schema(batch, self.schema)
 
     def _fetch(self, rows: BatchRows) -> Iterator[pa.RecordBatch]:
@@ -191,7 +191,7 @@ def arrow_schema(frame: DataFrame, columns: Sequence[Column], time_zone: str) ->
         StructField(column.name, type_, column.nullable)
         for column, type_ in zip(columns, _arrow_types(frame), strict=True)
     ]
-    return to_arrow_schema(StructType(fields), timezone=zone)
+    return to_arrow_schema(StructType(fields), zone)
 
 
 def columns_of(schema: StructType) -> tuple[Column, ...]:

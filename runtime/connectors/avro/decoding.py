@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from runtime.connectors.avro.registry import schema_texts
 from runtime.connectors.avro.values import convert_values, kind_of, misfit, plain, raw_type
 from runtime.connectors.columns import find_column
 from runtime.errors import ExecutionError, packages_of
+from runtime.spark.versions.arrow_types import to_arrow_schema
 
 AVRO, CONFLUENT = "avro", "avro-confluent"
 # Prefix of a message with a registry: a zero byte and the schema id, big-endian
@@ -79,7 +79,7 @@ def schema_of(columns: StructType) -> str:
     """
     fields = [
         {"name": field.name, "type": ["null", _avro_type(field.type, field.name)], "default": None}
-        for field in to_arrow_schema(columns, timezone="UTC")
+        for field in to_arrow_schema(columns)
     ]
     return json.dumps({"type": "record", "name": _RECORD, "fields": fields})
 
@@ -292,4 +292,4 @@ def _record(message: bytes, schema: Any) -> Any:
 @lru_cache(maxsize=64)
 def _arrow_schema(types: str) -> pa.Schema:
     """Convert Spark's JSON schema to an Arrow schema."""
-    return to_arrow_schema(StructType.fromJson(json.loads(types)), timezone="UTC")
+    return to_arrow_schema(StructType.fromJson(json.loads(types)))

@@ -57,6 +57,7 @@ from runtime.spark.errors import translate, translate_spark_errors
 from runtime.spark.files import files_at, resolve
 from runtime.spark.messages import plain_name
 from runtime.spark.session import is_remote
+from runtime.spark.versions.errors import condition_of
 from runtime.spec.table import TableColumn, TableSpec
 
 _SKIP_CORRUPT = "spark.sql.files.ignoreCorruptFiles"
@@ -522,18 +523,18 @@ def explain(spec: TableSpec, origin: str, error: Exception) -> SqlwinError:
     """Translate an error about the files at `origin`."""
     if not isinstance(error, PySparkException):
         return translate(error)
-    if error.getCondition() in NO_AVRO:
+    if condition_of(error) in NO_AVRO:
         return missing_package(spec, "reads Avro", AVRO_PACKAGE)
-    if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
+    if condition_of(error) == "UNABLE_TO_INFER_SCHEMA":
         return no_columns(spec, origin)
-    if error.getCondition() == "COLUMN_ALREADY_EXISTS":
+    if condition_of(error) == "COLUMN_ALREADY_EXISTS":
         name = plain_name((error.getMessageParameters() or {}).get("columnName", ""))
         return CatalogError(
             f"{origin} has several columns {name} that differ in case only",
             subjects=(spec.name,),
             hint="rename the columns in the file",
         )
-    if (error.getCondition() or "").startswith("MALFORMED_CSV_RECORD"):
+    if (condition_of(error) or "").startswith("MALFORMED_CSV_RECORD"):
         record = (error.getMessageParameters() or {}).get("badRecord", "")
         return _malformed_error(spec, origin, record)
     return translate(error)

@@ -25,6 +25,8 @@ from runtime.detection.log_lines import line_parser
 from runtime.errors import ExecutionError
 from runtime.frames.file_rows import FILE_METADATA
 from runtime.names import quote_name
+from runtime.spark.versions.columns import type_from_ddl
+from runtime.spark.versions.frames import metadata_column
 from runtime.spark.workers import prepare_worker
 
 # Options of Spark's CSV reader about files and lines
@@ -160,7 +162,7 @@ def load_objects(
     files: DataFrame = reader.option("multiLine", "true").schema(file_schema).load(paths)
     objects = files[quote_name(name)]
     if text.refuses:
-        place = files.metadataColumn(FILE_METADATA)["file_path"]
+        place = metadata_column(files, FILE_METADATA)["file_path"]
         missing = F.raise_error(F.concat(place, F.lit(f" has no array '{name}' of JSON objects")))
         objects = F.coalesce(objects, missing.cast(file_schema.fields[0].dataType))
     rows = files.select(
@@ -176,7 +178,7 @@ def load_objects(
 
 
 def _metadata_of(files: DataFrame) -> Column:
-    metadata = files.metadataColumn(FILE_METADATA)
+    metadata = metadata_column(files, FILE_METADATA)
     names = ("file_path", "file_name", "file_size", "file_modification_time")
     return F.struct(*(metadata[name].alias(name) for name in names))
 
@@ -184,7 +186,7 @@ def _metadata_of(files: DataFrame) -> Column:
 def _output_schema(output_fields: list[StructField], partitions: StructType) -> StructType:
     """Return the schema that a Python function produces."""
     numbered = [StructField(f"p{i}", f.dataType) for i, f in enumerate(partitions.fields)]
-    metadata = cast(StructType, StructType.fromDDL(_METADATA_DDL))
+    metadata = cast(StructType, type_from_ddl(_METADATA_DDL))
     return StructType([*output_fields, *numbered, *metadata.fields])
 
 
@@ -209,7 +211,7 @@ def _lines(
     schema = StructType([StructField("value", StringType()), *partitions.fields])
     text = reader.format("text").options(**of_files, wholetext=str(is_whole).lower())
     lines: DataFrame = text.schema(schema).load(paths)
-    metadata = lines.metadataColumn(FILE_METADATA)
+    metadata = metadata_column(lines, FILE_METADATA)
     return lines.select(
         lines["value"].cast("binary").alias(_RECORD),
         *(

@@ -11,8 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StructType
 
 from runtime.connectors.columns import declared_type, no_columns
@@ -32,6 +30,9 @@ from runtime.scan.paths import expand
 from runtime.scan.stored_files import StoredFiles
 from runtime.scan.whole_rows import row_schema, spark_arrow_type
 from runtime.spark.files import store_package
+from runtime.spark.versions.arrow_types import to_arrow_type
+from runtime.spark.versions.columns import type_from_ddl
+from runtime.spark.versions.newer_classes import DataSource, DataSourceStreamReader, InputPartition
 from runtime.spec.scan import ScanFile
 from runtime.spec.table import TableSpec
 
@@ -168,7 +169,7 @@ def _partition_fields(listing: Listing, declared: Mapping[str, DataType]) -> lis
     fields = []
     for number, name in enumerate(listing.partition_columns):
         values = {partition[number][1] for _, partition in listing.files}
-        inferred = DataType.fromDDL(partition_type(values))
-        type_ = to_arrow_type(declared.get(name.lower(), inferred), timezone="UTC")
+        inferred = type_from_ddl(partition_type(values))
+        type_ = to_arrow_type(declared.get(name.lower(), inferred))
         fields.append(pa.field(name, type_))
     return fields

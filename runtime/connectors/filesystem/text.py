@@ -37,6 +37,7 @@ from runtime.names import quote_name
 from runtime.options.checks import option_values
 from runtime.options.formats import ONLY_READ, TIME_UNITS
 from runtime.shown_types import shown_type
+from runtime.spark.versions.columns import try_cast
 from runtime.spec.table import TableColumn, TableSpec
 from runtime.text.rules import TextRules
 
@@ -159,13 +160,13 @@ class TextReading(TextRules):
             if decimal != ".":
                 # a point that is not the decimal separator must not become one
                 text = F.translate(text, f".{decimal}", "\u0000.")
-            return text.try_cast(type_)
+            return try_cast(text, type_)
         if isinstance(type_, TimestampType | TimestampNTZType | DateType):
             return _time(text, type_, pattern)
         if isinstance(type_, BooleanType):
             lower = F.lower(F.trim(text))
             return F.when(lower == "true", F.lit(True)).when(lower == "false", F.lit(False))
-        return text.try_cast(type_)
+        return try_cast(text, type_)
 
     def _file_reading(self) -> FileReading:
         return self.file_reading(lambda c: declared_type(self.spec, c).simpleString())
@@ -251,7 +252,7 @@ def _time(text: Column, type_: DataType, pattern: str) -> Column:
     text = F.trim(text)
     if pattern in TIME_UNITS:
         unit = F.lit(Decimal(TIME_UNITS[pattern]))
-        micros = (text.try_cast("decimal(29,9)") * unit).try_cast("bigint")
+        micros = try_cast(try_cast(text, "decimal(29,9)") * unit, "bigint")
         time = from_micros(micros, is_instant=isinstance(type_, TimestampType))
         return time.cast("date") if isinstance(type_, DateType) else time
     if pattern and pattern != ISO:
@@ -271,7 +272,7 @@ def _time(text: Column, type_: DataType, pattern: str) -> Column:
         case TimestampNTZType():
             # ... or drop the zone
             is_date &= ~F.substring(text, 12, 40).rlike("[A-Za-z+-]")
-    return F.when(is_date, text.try_cast(type_))
+    return F.when(is_date, try_cast(text, type_))
 
 
 def _instant(text: Column, pattern: str) -> Column:

@@ -52,6 +52,7 @@ from runtime.scan.paths import is_glob
 from runtime.shown_types import shown_type
 from runtime.spark.files import resolve, writable_files_at
 from runtime.spark.session import is_remote
+from runtime.spark.versions.errors import condition_of
 from runtime.spec.table import TableSpec
 from runtime.writing.encodings import Encoding
 from runtime.writing.files import FILE_DDL, NewFiles, file_task, records_of
@@ -240,7 +241,7 @@ def write_rows(rows: BatchRows, spec: TableSpec, overwrite: bool) -> int:
             write, batch_writer(files, path), replaces=replaces, by_partition=by_partition
         )
     except PySparkException as error:
-        if error.getCondition() in NO_AVRO:
+        if condition_of(error) in NO_AVRO:
             raise missing_package(spec, "writes Avro", AVRO_PACKAGE) from error
         raise
     except OSError as error:

@@ -26,6 +26,7 @@ from runtime.names import quote_name
 from runtime.options.checks import bad_option, check_options, option_values, wrong_value
 from runtime.options.known import NEXMARK
 from runtime.shown_types import shown_type
+from runtime.spark.versions.columns import type_from_ddl
 from runtime.spec.table import TableSpec
 
 _RATE, _ROWS_PER_BATCH = "10000", "100000"
@@ -65,7 +66,7 @@ def _n_events(spec: TableSpec) -> int | None:
 def _events(numbers: DataFrame, spec: TableSpec) -> DataFrame:
     market = _market(spec)
     declared = {c.name: declared_type(spec, c) for c in spec.physical_columns}
-    columns = declared or {name: DataType.fromDDL(type_) for name, type_ in _SCHEMA.items()}
+    columns = declared or {name: type_from_ddl(type_) for name, type_ in _SCHEMA.items()}
     sql = fields(market)
     selected = []
     for name, type_ in columns.items():

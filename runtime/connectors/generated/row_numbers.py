@@ -16,11 +16,11 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from runtime.connectors.connector import register_source
 from runtime.options.checks import option_values
+from runtime.spark.versions.newer_classes import DataSource, DataSourceStreamReader, InputPartition
 from runtime.spec.table import TableSpec
 
 FORMAT = "sqlwin_row_numbers"

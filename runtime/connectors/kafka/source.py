@@ -17,21 +17,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceReader,
-    DataSourceStreamArrowWriter,
-    DataSourceStreamReader,
-    InputPartition,
-    WriterCommitMessage,
-)
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from runtime.connectors.connector import register_source
@@ -52,6 +37,19 @@ from runtime.connectors.kafka.offsets import (
 from runtime.errors import ExecutionError, SetupError
 from runtime.installing import install_hint
 from runtime.outages import Retries
+from runtime.spark.versions.newer_classes import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+    WriterCommitMessage,
+)
 from runtime.spec.source import BRINGS_SPLITS, WATERMARK_SPLIT
 
 FORMAT = "sqlwin_kafka"

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from runtime.connectors.columns import find_column, pick
@@ -22,6 +20,8 @@ from runtime.options.checks import is_monitored, option_values
 from runtime.refusal import Refused
 from runtime.scan.lake import LakeColumn, read_footers, stored_names
 from runtime.scan.metadata import check_types
+from runtime.spark.versions.arrow_types import to_arrow_schema
+from runtime.spark.versions.newer_classes import DataSource, DataSourceStreamReader, InputPartition
 from runtime.spec.table import OPTIONS_OF_STREAMS, Column, TableSpec
 
 _BATCH_ROWS = 1 << 16
@@ -146,7 +146,7 @@ def read_file(
     Raises:
         ExecutionError: The file no longer exists, or a column has another type.
     """
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrow = to_arrow_schema(schema)
     in_files = [c for c in columns if c.name not in part.texts]
     try:
         (footer,) = read_footers([part.path])

@@ -10,7 +10,6 @@ from functools import reduce
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     DataType,
@@ -48,6 +47,8 @@ from runtime.scan.lake import (
 from runtime.scan.paths import path_for_spark
 from runtime.scan.stores import Store
 from runtime.spark.files import spark_reads
+from runtime.spark.versions.arrow_types import to_arrow_schema
+from runtime.spark.versions.frames import from_arrow
 from runtime.spec.scan import ScanFile
 from runtime.spec.table import TableSpec
 
@@ -205,7 +206,7 @@ def _read_group(
         path = F.regexp_replace(file_path(rows), "^file:/+", "/")
     else:
         scan_files = [ScanFile(file.path, n_bytes=file.n_bytes) for file in files]
-        fields_read = [*to_arrow_schema(stored, timezone="UTC"), METADATA_FIELD]
+        fields_read = [*to_arrow_schema(stored), METADATA_FIELD]
         rows = stored_rows(spark, scan_files, {}, pa.schema(fields_read), table.store)
         path = decode_uri(rows[quote_name(FILE_METADATA)]["file_path"])
     deleted = {file.path: table.deleted[file.path] for file in files if file.path in table.deleted}
@@ -232,7 +233,7 @@ def _without_deleted(
     places = [pa.concat_arrays(paths), pa.concat_arrays(deleted.values())]
     gone = pa.table(places, [_PATH, _POSITION])
     schema = StructType([StructField(_PATH, StringType()), StructField(_POSITION, LongType())])
-    return placed.join(spark.createDataFrame(gone, schema=schema), [_PATH, _POSITION], "left_anti")
+    return placed.join(from_arrow(spark, gone, schema), [_PATH, _POSITION], "left_anti")
 
 
 def _join_partition_values(spark: SparkSession, rows: DataFrame, table: LakeTable) -> DataFrame:
@@ -245,7 +246,7 @@ def _join_partition_values(spark: SparkSession, rows: DataFrame, table: LakeTabl
         values = [file.partition[position] for file in snapshot.files]
         data[name] = pa.array(values, arrow_type(field.dataType.simpleString()))
         fields.append(StructField(name, field.dataType))
-    values_of = spark.createDataFrame(pa.table(data), schema=StructType(fields))
+    values_of = from_arrow(spark, pa.table(data), StructType(fields))
     is_there = values_of[_PATH].isNotNull()
     # A missing file must neither lose its rows nor put them in a wrong partition.
     all_columns = rows.join(F.broadcast(values_of), rows[_PATH] == values_of[_PATH], "left")

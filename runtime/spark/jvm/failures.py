@@ -15,6 +15,15 @@ from runtime.errors import kind_in_words
 from runtime.logs import append_trace
 from runtime.spark.messages import condition_in
 from runtime.spark.private import unless_missing
+from runtime.spark.versions.errors import (
+    Fragment,
+    cause_of,
+    condition_of,
+    fragments_of,
+    raised_message,
+    stack_of,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
@@ -22,15 +31,6 @@ if TYPE_CHECKING:
 _MAX_CAUSES = 20
 # Exception without text for a JSON value that does not fit the type of its column
 _JSON_FIELD = "org.apache.spark.sql.catalyst.util.CannotParseJSONFieldException"
-
-
-@dataclass(frozen=True)
-class Fragment:
-    """Part of the SQL text that an error refers to: Spark's query context."""
-
-    start: int
-    stop: int
-    text: str
 
 
 @dataclass(frozen=True)
@@ -94,18 +94,17 @@ def _json_field(thrown: Any) -> str:
 
 
 def _failure(error: PySparkException, java_class: str = "") -> Failure:
-    text = getattr(error, "_desc", None) or str(error)
-    fragments = [
-        Fragment(context.startIndex(), context.stopIndex(), context.fragment())
-        for context in error.getQueryContext() or []
-        # contexts of DataFrame calls refer to lines of Python instead of SQL
-        if context.contextType().name == "SQL" and context.startIndex() >= 0
-    ]
+    text = text_of(error)
+    condition = condition_of(error) or condition_in(text)
+    # not always a dict of Python
+    parameters = dict(error.getMessageParameters() or {})
+    if condition is None and (raised := raised_message(java_class, text)) is not None:
+        condition, parameters = "USER_RAISED_EXCEPTION", {"errorMessage": raised}
     return Failure(
         text=text,
-        condition=error.getCondition() or condition_in(text),
-        parameters=error.getMessageParameters() or {},
-        fragments=tuple(fragments),
+        condition=condition,
+        parameters=parameters,
+        fragments=fragments_of(error),
         java_class=java_class,
         stack=_stacks(error),
     )
@@ -118,6 +117,6 @@ def _stacks(error: BaseException) -> str:
     stacks: list[str] = []
     current: object = error
     while isinstance(current, CapturedException) and len(stacks) < _MAX_CAUSES:
-        stacks.append(str(current._stackTrace))
-        current = current._cause
+        stacks.append(stack_of(current))
+        current = cause_of(current)
     return "\n".join(stacks)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
 from runtime.compute.arrow.blobs import pieces, split_by_bucket
@@ -22,6 +21,7 @@ from runtime.local.streaming.plan import control_sql
 from runtime.local.streaming.progress import TaskProgress, is_first_task
 from runtime.names import quote_name
 from runtime.plan.streams import StreamRowsStep
+from runtime.spark.versions.arrow_types import to_arrow_schema
 from runtime.spark.workers import prepare_worker
 from runtime.spec.stream import KEEP, PROCESSING_TIME, SOURCE, TIME, WATERMARK
 from runtime.streaming.execute.output import MARKS, decode_output, operator_output
@@ -81,7 +81,7 @@ def general_stream(
     bounds = [StructField(name, TimestampNTZType()) for name in ("window_start", "window_end")]
     key_fields = [StructField(key, rows.schema[key].dataType) for key in keys]
     result = StructType([*key_fields, *bounds, *output])
-    schema = to_arrow_schema(result, timezone="UTC")
+    schema = to_arrow_schema(result)
     numbers, heads = options.numbers_of_groups(bool(keys))
     n_places = n_positions(len(numbers))
     operator = GeneralSpec(

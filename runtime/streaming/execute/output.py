@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     BooleanType,
     DataType,
@@ -25,6 +24,7 @@ from runtime.frames.meter import TaskFigures
 from runtime.plan.local import Streaming
 from runtime.plan.streams import StreamRowsStep
 from runtime.spark.shipping import import_shipped_files
+from runtime.spark.versions.arrow_types import to_arrow_type
 from runtime.spark.workers import prepare_worker
 from runtime.spec.stream import ALL_SOURCES, KEEP, LATE_ROW, SOURCE, WATERMARK
 from runtime.streaming.execute.task_rows import OUTPUT_DDL
@@ -107,7 +107,7 @@ def decode_output(
     result_fields = [StructField(field.name, field.dataType) for field in columns]
     if late is not None:
         result_fields.append(StructField(LATE_ROW, late))
-    schema = pa.schema([(f.name, to_arrow_type(f.dataType, timezone="UTC")) for f in result_fields])
+    schema = pa.schema([(f.name, to_arrow_type(f.dataType)) for f in result_fields])
 
     def part_of(part: pa.RecordBatch, missed: pa.Scalar) -> pa.RecordBatch:
         n_rows = part.num_rows

@@ -8,7 +8,7 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from runtime.frames.aggregations import windows_schema
@@ -22,6 +22,7 @@ from runtime.names import quote_name
 from runtime.plan.nodes import PlanNode
 from runtime.plan.rows import JoinedRows, RankedRows
 from runtime.plan.streams import StreamRegroupStep
+from runtime.spark.versions.arrow_types import to_arrow_type
 from runtime.spark.workers import prepare_worker
 from runtime.spec.stream import KEEP, LATE_ROW
 from runtime.streaming.execute.output import MARKS
@@ -112,7 +113,7 @@ def _evaluate(
     result_fields = [StructField(field.name, field.dataType) for field in fields]
     if LATE_ROW in rows.columns:
         result_fields.append(StructField(LATE_ROW, rows.schema[LATE_ROW].dataType))
-    arrow = pa.schema([(f.name, to_arrow_type(f.dataType, timezone="UTC")) for f in result_fields])
+    arrow = pa.schema([(f.name, to_arrow_type(f.dataType)) for f in result_fields])
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         prepare_worker()

@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
 from runtime.compute.kernels.columns import int64_column
 from runtime.frames.blobs import number_columns
 from runtime.frames.wall_clock import wall_clock_us_sql
 from runtime.names import quote_name
+from runtime.spark.versions.arrow_types import to_arrow_schema
 from runtime.streaming.general.operator import Emission, GeneralWindowOperator, WindowJob
 from runtime.streaming.general.rows import function_key, results_batch
 from runtime.windows.times import WINDOW_TIME_LAG_US
@@ -71,7 +71,7 @@ def general_windows(
 def _run(
     job: WindowJob, n_keys: int, schema: StructType, names: list[str]
 ) -> Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]:
-    target = to_arrow_schema(schema, timezone="UTC")
+    target = to_arrow_schema(schema)
 
     def run(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
         key_value = function_key(tuple(part.as_py() for part in key)[:n_keys])

@@ -22,6 +22,7 @@ from runtime.spark.errors import translate, translate_spark_errors
 from runtime.spark.messages import unknown_column_error, unknown_table_error
 from runtime.spark.on_demand import is_started
 from runtime.spark.settings import SparkSettings, settings_of
+from runtime.spark.versions.sessions import all_settings
 from sqlwin.catalog.entries import columns_of, normalise_name
 from sqlwin.catalog.spark.names import catalog_names, database_names
 
@@ -214,5 +215,5 @@ class SparkAnalyzer:
         """Return the configured catalogs, including those that Spark has not used yet."""
         used = set(catalog_names(self._spark))
         prefix = "spark.sql.catalog."
-        keys = [key.removeprefix(prefix) for key in self._spark.conf.getAll if prefix in key]
+        keys = [key.removeprefix(prefix) for key in all_settings(self._spark) if prefix in key]
         return sorted(used | {key for key in keys if "." not in key})

@@ -11,6 +11,7 @@ from runtime.frames.arrow_rows import ArrowRows
 from runtime.frames.views import temporary_view
 from runtime.shown_types import shown_type
 from runtime.spark.session import is_remote
+from runtime.spark.versions.frames import to_arrow
 from sqlwin.catalog.definitions import refuse_session_table
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.spark_statements.double_quotes import check_double_quotes
@@ -86,7 +87,7 @@ def _table(rows: DataFrame) -> pa.Table:
     from sqlwin.result.spark import present_rows
 
     present = present_rows(rows)
-    return rows.toArrow() if present is None else present
+    return to_arrow(rows) if present is None else present
 
 
 def _with_shown_types(described: pa.Table) -> pa.Table:

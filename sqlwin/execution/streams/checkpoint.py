@@ -17,7 +17,7 @@ from runtime.errors import Position, SetupError, SqlwinError
 from runtime.files import Files, is_local_path
 from runtime.redaction import Mask
 from runtime.spark.errors import translate
-from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
+from runtime.spark.files import check_streams, resolve, writable_files_at
 from runtime.streaming.changes import first_complete
 from runtime.streaming.checkpoint import (
     Checkpoint,
@@ -246,7 +246,7 @@ def rescale_checkpoint(spark: SparkSession, directory: str, partitions: int) -> 
     Raises:
         SqlwinError: A stream uses the checkpoint, the directory has none, or rescaling fails.
     """
-    refuse_remote_streams(spark)
+    check_streams(spark)
     path = resolve(spark, directory)
     try:
         files = writable_files_at(spark, path)

@@ -22,7 +22,7 @@ from runtime.sinks.lookup_caches import LookupCaches
 from runtime.sinks.stream_sinks import StreamRun
 from runtime.spark.clusters import check_seen_by_all, check_workers
 from runtime.spark.context import jvm_process
-from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
+from runtime.spark.files import check_streams, resolve, writable_files_at
 from runtime.spark.session import is_local_mode
 from runtime.spec.table import IDLE_ADVANCE, TableSpec
 from runtime.streaming.checkpoint import (
@@ -92,7 +92,7 @@ def start_stream(
         SqlwinError: The sink cannot take the rows, Spark refuses the query, or the checkpoint
             belongs to another query.
     """
-    refuse_remote_streams(plans.spark)
+    check_streams(plans.spark)
     errors = plans.errors_of(text)
     # If the start fails, `undo` releases everything in reverse order.
     with errors, plans.streams.starting(), ExitStack() as undo:

@@ -24,6 +24,7 @@ from runtime.errors import ExecutionError
 from runtime.frames.arrow_rows import ArrowRows, BatchRows
 from runtime.frames.blobs import without_emitted, wrap_emitted
 from runtime.shown_types import shown_type
+from runtime.spark.versions.frames import to_arrow
 from runtime.spec.table import TableSpec
 from sqlwin.result import RowsResult
 from sqlwin.result.spark import SparkRows
@@ -107,7 +108,7 @@ QUERIES = {
 def test_rows_of_workers_equal_those_of_spark(readings_session: sqlwin.Session, name: str) -> None:
     (result,) = readings_session.execute(QUERIES[name])
     assert arrow_rows(result) is not None
-    actual, expected = result.to_arrow(), result.dataframe.toArrow()
+    actual, expected = result.to_arrow(), to_arrow(result.dataframe)
     assert actual.schema.types == expected.schema.types
     assert actual.column_names == expected.column_names
     assert sorted_rows(actual) == sorted_rows(expected)
@@ -225,7 +226,7 @@ def test_files_of_workers_equal_those_of_spark(
     assert inserted.row_count == expected.count()
     actual, sparks = (spark.read.parquet(str(path)) for path in (target, tmp_path / "sparks"))
     assert actual.schema == sparks.schema
-    assert sorted_rows(actual.toArrow()) == sorted_rows(sparks.toArrow())
+    assert sorted_rows(to_arrow(actual)) == sorted_rows(to_arrow(sparks))
     assert [path.name for path in target.iterdir() if not path.name.startswith("part-")] == [
         "_SUCCESS"
     ]
@@ -371,7 +372,7 @@ def test_tasks_of_the_scan_write_the_windows_that_they_have_all_rows_of(
     arrow = arrow_rows(result)
     assert arrow is not None and arrow.make_whole is not None
     make_whole = arrow.make_whole
-    blobs = arrow.input(lambda partials: wrap_emitted(make_whole(partials))).toArrow()
+    blobs = to_arrow(arrow.input(lambda partials: wrap_emitted(make_whole(partials))))
     emitted: list[pa.RecordBatch] = []
     partials = list(without_emitted(blobs.to_batches(), emitted))
     n_partials = sum(from_blobs(b.column("partials").to_pylist()).num_rows for b in partials)

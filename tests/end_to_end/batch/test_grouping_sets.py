@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from runtime.spark.versions.frames import to_arrow
 from tests.end_to_end.batch.test_windows_against_oracle import random_rows, register
 from tests.marks import among
 from tests.oracle import MINUTE_US, OracleWindow, expected_grouping_sets, same_rows
@@ -44,10 +45,12 @@ def test_grouping_sets_over_windows_equal_brute_force(
     keys = [key for key in ("k", "s", "flag") if key in sets]
     bits = [f"GROUPING({key})" for key in keys]
     for window in WINDOWS:
-        table = session.sql(f"""
+        table = to_arrow(
+            session.sql(f"""
             SELECT {", ".join(keys)}, window_start, window_end, {", ".join(bits + CALLS)}
             FROM {window.call} GROUP BY window_start, window_end, {clause}
-        """).toArrow()
+        """)
+        )
         expected = expected_grouping_sets(data, window, keys, sets, bits + CALLS)
         same_rows(rows_of(table), expected)
 

@@ -12,11 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.util import InheritableThread
 
 from runtime.connectors.connector import Table
 from runtime.errors import SqlwinError
 from runtime.spark.jobs import begin_group, cancel_until
+from runtime.spark.versions.frames import to_arrow
+from runtime.spark.versions.sessions import inheriting_thread
 from sqlwin.control import SessionControl
 from tests.end_to_end.batch.test_windows_against_oracle import AGGREGATES, random_rows
 from tests.marks import among
@@ -93,7 +94,7 @@ def test_all_aggregates_of_windows_in_one_query_equal_brute_force(
     assert plan.count("share_window_slices on GlobalWindowAggregate") == len(windows)
     assert plan.count("Reused(reference_id=[1])") == len(windows) - 1
     rows = session.sql(union)
-    actual = rows.toArrow()
+    actual = to_arrow(rows)
     for number, window in enumerate(windows):
         same_rows(rows_of(actual, number), expected(data, window, ["s", "k"], spelled))
     executed = rows._jdf.queryExecution().executedPlan().toString().split("Initial Plan")[0]
@@ -132,7 +133,7 @@ def test_aggregates_that_differ_from_window_to_window_equal_brute_force(
         for b in right
         if a[0] == b[0] and a[2] > b[1] and a[1] < b[2]
     ]
-    actual = session.sql(joined).toArrow()
+    actual = to_arrow(session.sql(joined))
     other = actual.schema.get_field_index("other")
     actual = actual.set_column(other, "other", actual.column("other").cast(pa.int64()))
     same_rows(rows_of(actual, 0), expected_rows)
@@ -264,7 +265,7 @@ def test_cancelling_a_statement_set_ends_all_of_its_inserts(session: Any, tmp_pa
         except SqlwinError as error:
             raised.append(error)
 
-    thread = InheritableThread(target=run, session=session.spark)
+    thread = inheriting_thread(session.spark, run, "test")
     thread.start()
     status = session.spark.sparkContext.statusTracker()
     wait_until(lambda: len(status.getActiveJobsIds()) >= 2 or not thread.is_alive())

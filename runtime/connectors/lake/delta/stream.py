@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from runtime.connectors.lake.delta.snapshot import (
@@ -37,6 +36,7 @@ from runtime.connectors.lake.table import check_stored_columns
 from runtime.errors import ExecutionError
 from runtime.lake.delta_log import partition_text
 from runtime.lake.places import TablePlace, UnreadableError
+from runtime.spark.versions.newer_classes import DataSource, DataSourceStreamReader, InputPartition
 from runtime.spec.table import TableSpec
 
 FORMAT = "sqlwin_delta_versions"

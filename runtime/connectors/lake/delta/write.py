@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from runtime.connectors.columns import find_column
@@ -35,6 +34,7 @@ from runtime.lake.places import TablePlace, UnreadableError
 from runtime.options.checks import bad_option, option_values
 from runtime.shown_types import shown_type
 from runtime.spark.clusters import check_seen_by_all
+from runtime.spark.versions.arrow_types import to_arrow_schema
 from runtime.spec.table import TableSpec
 from runtime.writing.places import remove_files
 from runtime.writing.written import WrittenFile
@@ -123,7 +123,7 @@ def write_delta(
     partitions = _partitions(spec, schema, table)
     rows = rows_of_table(dataframe, spec, schema)
     types = [schema[name].dataType.simpleString() for name in partitions]
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrow = to_arrow_schema(schema)
     directory_of = partial(hive_directory, tuple(zip(partitions, types, strict=True)))
     transactions = None if batch is None else [Transaction(_transaction(batch[0]), batch[1])]
     properties = CommitProperties(app_transactions=transactions)

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from runtime.connectors.lake.iceberg.snapshot import (
@@ -32,6 +31,7 @@ from runtime.connectors.lake.stream_files import (
 from runtime.connectors.lake.table import check_stored_columns
 from runtime.errors import ExecutionError
 from runtime.lake.places import UnreadableError
+from runtime.spark.versions.newer_classes import DataSource, DataSourceStreamReader, InputPartition
 from runtime.spec.table import TableSpec
 
 if TYPE_CHECKING:

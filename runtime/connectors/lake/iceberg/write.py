@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from runtime.connectors.columns import find_column
 from runtime.connectors.lake.iceberg.snapshot import open_catalog, spark_schema, table_name
@@ -19,6 +18,7 @@ from runtime.lake.data_files import write_parquet
 from runtime.lake.places import TablePlace, UnreadableError
 from runtime.options.checks import bad_option, option_values
 from runtime.spark.clusters import check_seen_by_all
+from runtime.spark.versions.arrow_types import to_arrow_schema
 from runtime.spec.table import TableSpec
 from runtime.writing.places import remove_files
 from runtime.writing.written import WrittenFile
@@ -207,7 +207,7 @@ def _create_table(
 
     columns = schema_of_new_table(dataframe, spec)
     transaction: Transaction = catalog.create_table_transaction(
-        name, schema=to_arrow_schema(columns, timezone="UTC")
+        name, schema=to_arrow_schema(columns)
     )
     names = [name_ for p in spec.partitioned_by for name_ in find_column(columns.names, p)]
     if names:
