@@ -23,6 +23,7 @@ from runtime.spark.on_demand import (
 )
 from runtime.spark.session import (
     begin_use,
+    check_session,
     end_use,
     is_remote,
     is_stopped,
@@ -100,6 +101,7 @@ class Session:
 
     def _use(self, spark: SparkSession) -> None:
         """Attach the session to a running Spark session."""
+        check_session(spark)
         self._is_user = begin_use(spark)
         ship_code(spark)
 

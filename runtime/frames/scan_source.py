@@ -30,6 +30,7 @@ Find = Callable[[str, Sequence[str], Sequence[Column], Store | None], ScanSource
 _SETTINGS_OF_EXPRESSIONS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
 }
 SETTINGS_OF_SCANS = {
     **_SETTINGS_OF_EXPRESSIONS,
@@ -49,7 +50,6 @@ SETTINGS_OF_SCANS = {
 # Settings that change how Spark reads text files, with the values that `runtime.text` implements
 SETTINGS_OF_TEXT = {
     **_SETTINGS_OF_EXPRESSIONS,
-    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoredPathSegmentRegex": "^[._]",

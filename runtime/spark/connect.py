@@ -16,8 +16,9 @@ from runtime.errors import SetupError
 from runtime.installing import install_hint
 from runtime.redaction import remember_settings
 from runtime.spark.context import active_context
+from runtime.spark.defaults import ANSI
 from runtime.spark.exceptions import spark_error
-from runtime.spark.versions.capabilities import CONNECT, require
+from runtime.spark.versions.capabilities import ANSI_BY_DEFAULT, CONNECT, has, require
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +69,8 @@ def connect_session(remote: str, conf: Mapping[str, str]) -> SparkSession:
             f"the Spark Connect server at {address} rejected the connection: {reason}"
         ) from error
     assert version
-    for key, value in conf.items():
+    defaults = {} if has(ANSI_BY_DEFAULT, version) else {ANSI: "true"}
+    for key, value in {**defaults, **conf}.items():
         if key in _ELSEWHERE:
             continue
         try:

@@ -21,9 +21,14 @@ _LARGEST_HEAP = 31 * _GIB
 # Spark keeps two batches in a worker's memory, and blobs are far larger than rows.
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 SMALL_ARROW_BYTES = "16m"
+# Whether an overflow and an invalid cast are errors. False by default in Spark 3.5
+ANSI = "spark.sql.ansi.enabled"
 # Settings of every session, including sessions on a Spark that already runs
 OF_EACH_SESSION: Mapping[str, str] = MappingProxyType(
     {
+        ANSI: "true",
+        # by default Spark 3.5 fails where its parser of times differs from the one of Spark 2
+        "spark.sql.legacy.timeParserPolicy": "CORRECTED",
         # Spark's default INT96 is rejected by other readers or read as a time without a zone
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # statistics of cached batches ignore NaN, so Spark would skip rows with NaN

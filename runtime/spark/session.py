@@ -17,6 +17,7 @@ from runtime.redaction import remember_settings
 from runtime.spark.connect import active_remote_session, connect_session
 from runtime.spark.context import active_context, connect_to_java, has_java
 from runtime.spark.defaults import (
+    ANSI,
     OF_EACH_SESSION,
     chosen_settings,
     is_local_master,
@@ -29,7 +30,7 @@ from runtime.spark.jvm.java import find_java
 from runtime.spark.jvm.process import begin_jvm, running_jvm
 from runtime.spark.jvm.submit import spark_defaults
 from runtime.spark.on_demand import SparkOnDemand, is_started, spark_lock
-from runtime.spark.versions.capabilities import LOGGERS, has
+from runtime.spark.versions.capabilities import CONNECT, LOGGERS, has, require
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -331,6 +332,25 @@ def build(settings: Mapping[str, str]) -> SparkSession:
     finally:
         if remote is not None:
             os.environ["SPARK_REMOTE"] = remote
+
+
+def check_session(spark: SparkSession) -> None:
+    """Check that a running session computes as sqlwin does: overflow and bad casts are errors.
+
+    ANSI mode that the user has turned off is the user's choice, and Spark then computes the rows.
+
+    Raises:
+        SetupError: ANSI mode is off by Spark's default, as in Spark 3.5, or this PySpark is too
+            old for Spark Connect.
+    """
+    if is_remote(spark):
+        require(CONNECT)
+    if spark.conf.get(ANSI, None) is None and spark.conf.get(ANSI) == "false":
+        raise SetupError(
+            f"{ANSI} is false, the default of Spark {spark.version}: a sum that overflows and an "
+            "invalid cast would give wrong rows instead of errors",
+            hint=f"spark.conf.set('{ANSI}', 'true'), or 'false' to compute that way",
+        )
 
 
 def is_local_mode(spark: SparkSession) -> bool:
