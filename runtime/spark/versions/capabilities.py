@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import re
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 
 from runtime.errors import SetupError
 
@@ -44,6 +47,9 @@ PYTHON_FUNCTIONS = Capability(
 )
 TEXT_AGGREGATES = Capability(
     "LISTAGG and STRING_AGG", (4, 0), "earlier versions of Spark SQL do not know them"
+)
+JAVA_21 = Capability(
+    "Java 21 and later", (4, 0), "Arrow's library in earlier versions cannot allocate memory there"
 )
 CONNECT = Capability(
     "Spark Connect sessions", (4, 0), "earlier clients cannot send Arrow tables and retry policies"
@@ -83,15 +89,22 @@ ALL_SETTINGS = Capability(
 
 
 def pyspark_version() -> str:
-    """Return the version of PySpark that this process uses, such as `4.3.0`."""
+    """Return the version of PySpark that this process uses, such as `4.3.0`.
+
+    The installed package says it without an import of PySpark, which takes as long as a small
+    query.
+    """
+    if "pyspark" not in sys.modules:
+        with suppress(PackageNotFoundError):
+            return version("pyspark")
     import pyspark
 
     return pyspark.__version__
 
 
-def has(capability: Capability, version: str | None = None) -> bool:
+def has(capability: Capability, of_version: str | None = None) -> bool:
     """Return whether a version supports a feature. None: the PySpark of this process."""
-    return _minor_version(version or pyspark_version()) >= capability.since
+    return _minor_version(of_version or pyspark_version()) >= capability.since
 
 
 def require(capability: Capability) -> None:
@@ -114,13 +127,13 @@ def refusal_text(capability: Capability) -> str:
     )
 
 
-def _minor_version(version: str) -> tuple[int, int]:
+def _minor_version(text: str) -> tuple[int, int]:
     """Return the first two numbers of a version.
 
     Example:
         >>> _minor_version("4.2.0.dev1")
         (4, 2)
     """
-    numbers = re.match(r"(\d+)\.(\d+)", version)
-    assert numbers is not None, f"{version} is no version"
+    numbers = re.match(r"(\d+)\.(\d+)", text)
+    assert numbers is not None, f"cannot read the version {text}"
     return int(numbers[1]), int(numbers[2])

@@ -10,6 +10,7 @@ import pytest
 
 from runtime.errors import SetupError
 from runtime.spark.jvm.java import find_java, java_version
+from runtime.spark.versions import capabilities
 from tests.goldens import ROOT
 from tests.observing import wait_until
 
@@ -43,11 +44,26 @@ def test_a_broken_or_missing_java_has_no_version(tmp_path):
 
 
 def test_java_home_takes_precedence_over_path(tmp_path, monkeypatch):
+    fake_java(tmp_path / "home", "echo 'version \"19\"' >&2")
+    fake_java(tmp_path / "path", "echo 'version \"17\"' >&2")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", str(tmp_path / "path" / "bin"))
+    assert (find_java().version, find_java().home) == (19, tmp_path / "home")
+
+
+@pytest.mark.parametrize(("pyspark", "release"), [("3.5.9", 17), ("4.0.1", 21)])
+def test_java_21_is_skipped_for_spark_3_5(tmp_path, monkeypatch, pyspark, release):
     fake_java(tmp_path / "home", "echo 'version \"21\"' >&2")
     fake_java(tmp_path / "path", "echo 'version \"17\"' >&2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", str(tmp_path / "path" / "bin"))
-    assert (find_java().version, find_java().home) == (21, tmp_path / "home")
+    monkeypatch.setattr(capabilities, "pyspark_version", lambda: pyspark)
+    assert find_java().version == release
+    monkeypatch.setenv("PATH", "/nonexistent")
+    if pyspark == "3.5.9":
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+        with pytest.raises(SetupError, match=r"requires Java 17 and not 21: .* has Java 21"):
+            find_java()
 
 
 def test_an_old_java_is_skipped(tmp_path, monkeypatch):
