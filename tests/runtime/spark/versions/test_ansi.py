@@ -1,4 +1,4 @@
-"""Overflow and bad casts are errors, whatever Spark's default."""
+"""Overflow and bad casts are errors, even where Spark turns ANSI mode off by default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusals of what an older PySpark lacks: simulated where this one has it, real elsewhere."""
+"""Refusals by older versions of PySpark: real on an older one, simulated on a newer one."""
 
 from __future__ import annotations
 
