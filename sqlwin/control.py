@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from runtime.errors import SqlwinError
 from runtime.refusal import Refusal
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from sqlwin.statements.nodes import Insert, Query, Statement
     from sqlwin.statements.parameters import Params
     from sqlwin.statements.split import SqlScript
+
+Answer = TypeVar("Answer")
 
 
 class SessionControl:
@@ -354,3 +356,46 @@ class SessionControl:
         from sqlwin.execution.simulated import simulate
 
         return simulate(self._session._runner.plans, statement)
+
+    # -- SQL of other engines ------------------------------------------------------------------
+
+    @staticmethod
+    def check_dialect(name: str) -> None:
+        """Check the name of an engine that queries are compiled for.
+
+        Raises:
+            AnalysisError: It is unknown.
+        """
+        from sqlwin.execution.compiled.query import check_target
+
+        check_target(name)
+
+    def compiled(self, query: Query, dialect: str) -> str:
+        """Return a query as SQL of another engine, without starting Spark.
+
+        Raises:
+            SqlwinError: The query is invalid, or its rows might differ on the engine.
+        """
+        from sqlwin.execution.compiled.query import compile_query
+
+        return compile_query(self._session._runner.plans, query, dialect)
+
+    def each_statement(
+        self,
+        script: str,
+        file: str | None,
+        values: Params | None,
+        action: Callable[[Statement], Answer],
+    ) -> Iterator[Answer]:
+        """Yield the result of an action for each statement of a script, read when it is its turn.
+
+        Args:
+            script: The script.
+            file: Name of the script in error messages.
+            values: Values for parameters; unused names are ignored.
+            action: Function of a statement.
+
+        Raises:
+            SqlwinError: The SQL is invalid, or the action fails.
+        """
+        return self._session._scripts.each(script, file, values, action)

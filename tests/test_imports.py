@@ -157,6 +157,10 @@ MAY_IMPORT = {
         "planner.scalars planner.sql planner.streams runtime.functions runtime.plan "
         "runtime.refusal runtime.shown_types runtime.spec runtime.windows sqlglot"
     ),
+    "planner.lowering.sql": (
+        "planner.arrow planner.catalog planner.lowering planner.nodes planner.scalars planner.sql "
+        "runtime.plan runtime.refusal runtime.shown_types runtime.spec runtime.windows sqlglot"
+    ),
     "planner.explain": (
         "planner planner.materialized planner.nodes planner.rules planner.sql planner.streams "
         "runtime.plan runtime.spec runtime.windows sqlglot"
@@ -181,7 +185,7 @@ MAY_IMPORT = {
     "sqlwin.display": "runtime runtime.spec plotext py4j pyarrow pyspark rich",
     "sqlwin.execution": (
         "planner planner.arrow planner.catalog planner.explain planner.lowering "
-        "planner.materialized planner.nodes planner.optimizer planner.sql planner.streams "
+        "planner.lowering.sql planner.materialized planner.nodes planner.optimizer planner.sql planner.streams "
         "runtime runtime.connectors.registry runtime.engines.local runtime.engines.spark_batch "
         "runtime.frames runtime.lake runtime.local runtime.materialized runtime.options "
         "runtime.plan runtime.scan runtime.sinks runtime.spark runtime.spec runtime.streaming "
@@ -375,7 +379,14 @@ def test_a_room_imports_only_allowed_modules(room: str) -> None:
 
 # Parts: what only some users need, above the core
 PARTS = (
-    *("sqlwin.dbapi", "sqlwin.ibis", "sqlwin.lsp", "sqlwin.observers", "sqlwin.server"),
+    *(
+        "sqlwin.compiling",
+        "sqlwin.dbapi",
+        "sqlwin.ibis",
+        "sqlwin.lsp",
+        "sqlwin.observers",
+        "sqlwin.server",
+    ),
     *(
         "sqlwin.testing",
         "sqlwin.ui",

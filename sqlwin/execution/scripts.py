@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from runtime.errors import SqlwinError
 from sqlwin.execution.errors import ScriptPlace, StatementErrors
 from sqlwin.execution.guard import ALLOWS_ALL, Guard
 from sqlwin.execution.runner import Runner
 from sqlwin.result import Result, RowsResult
+from sqlwin.statements.nodes import Statement
 from sqlwin.statements.parameters import Params, bind_parameters, check_parameters
 from sqlwin.statements.parse import read_statement
 from sqlwin.statements.quotes import DoubleQuotes
@@ -18,6 +19,8 @@ from sqlwin.statements.split import SqlScript, read_script
 
 if TYPE_CHECKING:
     from planner.explain.document import QueryDocument
+
+Answer = TypeVar("Answer")
 
 
 class Scripts:
@@ -82,6 +85,24 @@ class Scripts:
             except SqlwinError as error:
                 raise place.with_position(error) from error
         return tuple(queries)
+
+    def each(
+        self,
+        script: str | SqlScript,
+        file: str | None,
+        params: Params | None,
+        action: Callable[[Statement], Answer],
+    ) -> Iterator[Answer]:
+        """Yield the result of an action for each statement, read when it is its turn.
+
+        Raises:
+            SqlwinError: The SQL is invalid, or the action fails.
+        """
+        for place in self.statements(script, file, params, ignores_unused=True):
+            try:
+                yield action(read_statement(place.bound))
+            except SqlwinError as error:
+                raise place.with_position(error) from error
 
     def statements(
         self,

@@ -1,0 +1,48 @@
+"""Dialects of the targets, with a layout in which an expression takes one line."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.dialects.spark import Spark
+from sqlglot.generator import Generator
+from sqlglot.generators.duckdb import DuckDBGenerator
+from sqlglot.generators.spark import SparkGenerator
+
+
+class _Layout(Generator):
+    """Layout of expressions."""
+
+    def paren_sql(self, expression: exp.Paren) -> str:
+        """Write parentheses on the line of their contents."""
+        return f"({self.sql(expression, 'this')})"
+
+    def filter_sql(self, expression: exp.Filter) -> str:
+        """Write FILTER on one line."""
+        condition = self.sql(expression.expression, "this")
+        return f"{self.sql(expression, 'this')} FILTER (WHERE {condition})"
+
+    def not_sql(self, expression: exp.Not) -> str:
+        """Write `IS NOT NULL`."""
+        inner = expression.this
+        if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
+            return f"{self.sql(inner, 'this')} IS NOT NULL"
+        return super().not_sql(expression)
+
+
+class DuckDbText(DuckDB):
+    """DuckDB."""
+
+    class Generator(_Layout, DuckDBGenerator):
+        """Generator with the layout."""
+
+
+class SparkText(Spark):
+    """Spark."""
+
+    class Generator(_Layout, SparkGenerator):
+        """Generator with the layout."""
+
+
+DIALECTS: dict[str, type[Dialect]] = {"duckdb": DuckDbText, "spark": SparkText}

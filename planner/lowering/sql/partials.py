@@ -1,0 +1,158 @@
+"""Aggregates on a target: partials of slices, their merge, and results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from planner.lowering.sql.expressions import TargetExpressions
+from planner.lowering.sql.names import TextNames
+from planner.lowering.sql.refusals import refuse_part
+from planner.lowering.sql.targets import Target
+from planner.lowering.sql.text import aggregate, all_of, binary, call, case, cast, not_null
+from planner.scalars.decimals import decimal_digits
+from runtime.plan.local import PartialColumns
+from runtime.shown_types import shown_type
+from runtime.spec.aggregates import (
+    Accumulator,
+    Average,
+    CollectSet,
+    Distinct,
+    Merge,
+    MergeOp,
+    WindowAggregation,
+)
+from runtime.spec.expressions import Expression
+
+_FLOATING = ("float", "double")
+Partial = PartialColumns[Expression]
+
+
+@dataclass(frozen=True)
+class MergedColumn:
+    """A merge of partials into one column of windows.
+
+    Attributes:
+        name: Name of the column in the plan.
+        of_slices: Aggregate over the partials of the slices in a window.
+        of_one: Result if the window is a single slice.
+    """
+
+    name: str
+    of_slices: exp.Expr
+    of_one: exp.Expr
+
+
+def zero_signed(value: exp.Expr, type_: str) -> exp.Expr:
+    """Return a value to group or count by. Engines may tell -0.0 from 0.0, Spark does not."""
+    if type_ not in _FLOATING:
+        return value
+    return binary(exp.Add, value, exp.Literal(this="0e0", is_string=False))
+
+
+def partial_of_rows(partial: Partial, rows: TargetExpressions) -> exp.Expr:
+    """Return the aggregate of rows that fills the column of a partial.
+
+    Raises:
+        NotPortable: The target has no such aggregate.
+    """
+    condition = None if partial.condition is None else rows.write(partial.condition)
+    args = [rows.write(arg) for arg in partial.args]
+    types = [arg.type for arg in partial.args]
+    match partial.into:
+        case Merge(op=MergeOp.COUNT):
+            return aggregate(exp.Anonymous(this="COUNT", expressions=[_counted(args)]), condition)
+        case Merge(op=MergeOp.SUM as op):
+            (type_,) = partial.into.partial_types(types).values()
+            value = cast(args[0], "double") if types[0] == "float" else args[0]
+            total = aggregate(call(op.name, value), condition)
+            return rows.target.checked_sum(total, type_)
+        case Merge(op=op):
+            return aggregate(call(op.name, args[0]), condition)
+        case CollectSet():
+            values = [zero_signed(*pair) for pair in zip(args, types, strict=True)]
+            conditions = [*([] if condition is None else [condition]), *map(not_null, values)]
+            value = values[0] if len(values) == 1 else rows.target.struct(values)
+            return aggregate(rows.target.distinct_list(value), all_of(conditions))
+    refuse_part(_no_aggregate(partial, rows.target), partial.text)
+
+
+def _counted(args: Sequence[exp.Expr]) -> exp.Expr:
+    if len(args) < 2:
+        return args[0] if args else exp.Star()
+    condition = all_of(not_null(arg) for arg in args)
+    assert condition is not None
+    return case([(condition, exp.Literal.number(1))])
+
+
+def _no_aggregate(partial: Partial, target: Target) -> str:
+    text = partial.text or partial.into.name
+    return f"{text} is not merged from slices on {target.title}"
+
+
+def merge_of(
+    accumulator: Accumulator, types: Mapping[str, str], names: TextNames, target: Target
+) -> MergedColumn:
+    """Return the merge of an accumulator.
+
+    Args:
+        accumulator: Accumulator.
+        types: Types of the partial columns.
+        names: Names of the text.
+        target: Engine.
+
+    Raises:
+        NotPortable: The target has no such merge.
+    """
+    first = accumulator.columns[0]
+    column = names.column(first)
+    match accumulator:
+        case Merge(op=MergeOp.COUNT):
+            return MergedColumn(first, target.checked_sum(call("SUM", column), "bigint"), column)
+        case Merge(op=MergeOp.SUM):
+            total = target.checked_sum(call("SUM", column), types[first])
+            return MergedColumn(first, total, column)
+        case Merge(op=op):
+            return MergedColumn(first, call(op.name, column), column)
+        case Distinct(op=MergeOp.COUNT):
+            counts = (target.count_of_union(column, is_merged=part) for part in (True, False))
+            return MergedColumn(accumulator.output.name, *counts)
+        case Distinct(op=MergeOp.SUM) if accumulator.output.type != "double":
+            type_ = accumulator.output.type
+            sums = [target.sum_of_union(column, type_, is_merged=part) for part in (True, False)]
+            if sums[0] is not None and sums[1] is not None:
+                return MergedColumn(accumulator.output.name, sums[0], sums[1])
+    refuse_part(f"{accumulator.name} is not merged from slices on {target.title}")
+
+
+def averages(
+    aggregation: WindowAggregation, types: Mapping[str, str], names: TextNames, target: Target
+) -> dict[str, exp.Expr]:
+    """Return the averages of decimals, over the columns of merged windows.
+
+    Raises:
+        NotPortable: The target cannot round them like Spark.
+    """
+    return {
+        average.output.name: _average(average, types, names, target)
+        for average in aggregation.averages
+    }
+
+
+def _average(
+    average: Average, types: Mapping[str, str], names: TextNames, target: Target
+) -> exp.Expr:
+    digits, of_sum = (decimal_digits(t) for t in (average.output.type, types[average.total]))
+    total, count = names.column(average.total), names.column(average.count)
+    quotient = None
+    if digits is not None and of_sum is not None and of_sum[1] <= digits[1]:
+        quotient = target.rounded_quotient(total, of_sum[1], count, digits[1], average.output.type)
+    if quotient is None:
+        refuse_part(
+            f"AVG of {shown_type(types[average.total])} is rounded differently on {target.title}",
+            "AVG(",
+            "cast the argument to DOUBLE",
+        )
+    return quotient

@@ -1,0 +1,233 @@
+"""Engines that the portable lowering writes SQL for, and where they differ.
+
+Times are microseconds since 1970 as BIGINT wherever windows are computed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from sqlglot import exp
+
+from planner.lowering.sql.text import binary, call, case, cast, decimal, number
+from planner.scalars.decimals import MAX_DECIMAL_DIGITS
+
+_EPOCH = exp.Cast(
+    this=exp.Literal.string("1970-01-01 00:00:00"), to=exp.DataType(this=exp.DType.TIMESTAMPNTZ)
+)
+_FIRST_DAY = exp.Cast(this=exp.Literal.string("1970-01-01"), to=exp.DataType(this=exp.DType.DATE))
+
+
+class Target(ABC):
+    """An engine."""
+
+    name: ClassVar[str]
+    """Name for `--to`, which is also the name of sqlglot's dialect."""
+
+    title: ClassVar[str]
+    """Name in messages."""
+
+    has_fast_frames: ClassVar[bool]
+    """Whether the costs of `ROWS n PRECEDING` do not grow with n."""
+
+    def floor_mod(self, value: exp.Expr, divisor: int) -> exp.Expr:
+        """Return the remainder of a BIGINT, from 0 to below the divisor."""
+        below = binary(exp.Mod, value, divisor)
+        return binary(exp.Mod, binary(exp.Add, below, divisor), divisor)
+
+    @abstractmethod
+    def to_us(self, time: exp.Expr, type_: str) -> exp.Expr:
+        """Return the microseconds since 1970 of a `timestamp_ntz`, or of a `timestamp` in UTC."""
+
+    @abstractmethod
+    def from_us(self, time_us: exp.Expr, type_: str = "timestamp_ntz") -> exp.Expr:
+        """Return the time with these microseconds since 1970."""
+
+    @abstractmethod
+    def series(self, first: exp.Expr, last: exp.Expr, step: exp.Expr) -> exp.Expr:
+        """Return a list of numbers from the first to the last one."""
+
+    @abstractmethod
+    def unnest(self, values: exp.Expr) -> exp.Expr:
+        """Return an item of a select list that repeats the row for each value of a list."""
+
+    @abstractmethod
+    def distinct_list(self, value: exp.Expr) -> exp.Expr:
+        """Return the aggregate that lists the distinct values of a group, without NULLs."""
+
+    @abstractmethod
+    def struct(self, fields: Sequence[exp.Expr]) -> exp.Expr:
+        """Return a struct of values."""
+
+    @abstractmethod
+    def count_of_union(self, lists: exp.Expr, *, is_merged: bool) -> exp.Expr:
+        """Return the number of distinct values, BIGINT.
+
+        Args:
+            lists: Column with lists of distinct values, NULL for none.
+            is_merged: Whether the lists of a group are united. Otherwise they are counted row by
+                row.
+        """
+
+    @abstractmethod
+    def sum_of_union(self, lists: exp.Expr, type_: str, *, is_merged: bool) -> exp.Expr | None:
+        """Return the sum of distinct integers or decimals. None if the engine cannot compute it.
+
+        Args:
+            lists: As in `count_of_union`.
+            type_: Type of the sum.
+            is_merged: As in `count_of_union`.
+        """
+
+    @abstractmethod
+    def month_function(self, name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+        """Return a function of Spark SQL with which windows of months are computed, or None."""
+
+    @abstractmethod
+    def fail(self, message: str) -> exp.Expr:
+        """Return an expression that fails."""
+
+    def rounded_quotient(
+        self, total: exp.Expr, sum_scale: int, count: exp.Expr, scale: int, type_: str
+    ) -> exp.Expr | None:
+        """Return the average of decimals, rounded half up. None if the engine cannot compute it.
+
+        Args:
+            total: Sum, DECIMAL.
+            sum_scale: Its digits after the point.
+            count: Number of values, BIGINT. The average of none is NULL.
+            scale: Digits after the point of the average, not fewer than the sum has.
+            type_: Type of the average.
+        """
+        return None
+
+    def checked_sum(self, total: exp.Expr, type_: str) -> exp.Expr:
+        """Return a sum in the type of the query; a sum outside its range fails."""
+        return total if type_ == "double" else cast(total, type_)
+
+
+class DuckDbTarget(Target):
+    """DuckDB. SUM of integers is HUGEINT, so a cast finds overflow."""
+
+    name = "duckdb"
+    title = "DuckDB"
+    has_fast_frames = True
+
+    def to_us(self, time: exp.Expr, type_: str) -> exp.Expr:
+        return call("EPOCH_US", time)
+
+    def from_us(self, time_us: exp.Expr, type_: str = "timestamp_ntz") -> exp.Expr:
+        name = "MAKE_TIMESTAMP" if type_ == "timestamp_ntz" else "MAKE_TIMESTAMPTZ"
+        return call(name, time_us)
+
+    def series(self, first: exp.Expr, last: exp.Expr, step: exp.Expr) -> exp.Expr:
+        return call("GENERATE_SERIES", first, last, step)
+
+    def unnest(self, values: exp.Expr) -> exp.Expr:
+        return call("UNNEST", values)
+
+    def distinct_list(self, value: exp.Expr) -> exp.Expr:
+        return exp.Anonymous(this="LIST", expressions=[exp.Distinct(expressions=[value.copy()])])
+
+    def struct(self, fields: Sequence[exp.Expr]) -> exp.Expr:
+        return call("ROW", *fields)
+
+    def count_of_union(self, lists: exp.Expr, *, is_merged: bool) -> exp.Expr:
+        return call("COALESCE", call("LEN", self._union(lists, is_merged=is_merged)), 0)
+
+    def sum_of_union(self, lists: exp.Expr, type_: str, *, is_merged: bool) -> exp.Expr:
+        return cast(call("LIST_SUM", self._union(lists, is_merged=is_merged)), type_)
+
+    def _union(self, lists: exp.Expr, *, is_merged: bool) -> exp.Expr:
+        if not is_merged:
+            return lists
+        return call("LIST_DISTINCT", call("FLATTEN", call("LIST", lists)))
+
+    def month_function(self, name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+        match name:
+            case "DATE_FROM_UNIX_DATE":
+                return exp.Paren(this=binary(exp.Add, _FIRST_DAY, args[0]))
+            case "UNIX_DATE":
+                return exp.Paren(this=binary(exp.Sub, args[0], _FIRST_DAY))
+            case "ADD_MONTHS":
+                later = binary(exp.Add, args[0], call("TO_MONTHS", args[1]))
+                return cast(later, "date")
+            case "TRANSFORM":
+                return call("LIST_TRANSFORM", *args)
+            case "YEAR" | "MONTH":
+                return call(name, *args)
+        return None
+
+    def fail(self, message: str) -> exp.Expr:
+        return call("ERROR", message)
+
+    def rounded_quotient(
+        self, total: exp.Expr, sum_scale: int, count: exp.Expr, scale: int, type_: str
+    ) -> exp.Expr:
+        # whole numbers: (2 * |units| + count) // (2 * count) rounds half up
+        units_per_one = cast(number(10**scale), decimal(scale + 1, 0))
+        total = cast(total, decimal(MAX_DECIMAL_DIGITS, sum_scale))
+        units = cast(binary(exp.Mul, total, units_per_one), exp.DataType(this=exp.DType.INT128))
+        doubled = binary(exp.Add, binary(exp.Mul, call("ABS", units), 2), count)
+        rounded = binary(exp.IntDiv, doubled, binary(exp.Mul, count, 2))
+        signed = cast(binary(exp.Mul, call("SIGN", units), rounded), decimal(MAX_DECIMAL_DIGITS, 0))
+        unit = cast(exp.Literal.number(f"{10**-scale:.{scale}f}"), decimal(scale + 1, scale))
+        average = cast(binary(exp.Mul, signed, unit), type_)
+        return case([(binary(exp.GT, count, 0), average)])
+
+
+class SparkTarget(Target):
+    """Spark 4 in ANSI mode, its default: overflow is an error."""
+
+    name = "spark"
+    title = "Spark"
+    has_fast_frames = False
+
+    def floor_mod(self, value: exp.Expr, divisor: int) -> exp.Expr:
+        return call("PMOD", value, divisor)
+
+    def to_us(self, time: exp.Expr, type_: str) -> exp.Expr:
+        if type_ == "timestamp":
+            return call("UNIX_MICROS", time)
+        return call("TIMESTAMPDIFF", exp.Var(this="MICROSECOND"), _EPOCH, time)
+
+    def from_us(self, time_us: exp.Expr, type_: str = "timestamp_ntz") -> exp.Expr:
+        if type_ == "timestamp":
+            return call("TIMESTAMP_MICROS", time_us)
+        return call("TIMESTAMPADD", exp.Var(this="MICROSECOND"), time_us, _EPOCH)
+
+    def series(self, first: exp.Expr, last: exp.Expr, step: exp.Expr) -> exp.Expr:
+        return call("SEQUENCE", first, last, step)
+
+    def unnest(self, values: exp.Expr) -> exp.Expr:
+        return call("EXPLODE", values)
+
+    def distinct_list(self, value: exp.Expr) -> exp.Expr:
+        return call("COLLECT_SET", value)
+
+    def struct(self, fields: Sequence[exp.Expr]) -> exp.Expr:
+        return call("STRUCT", *fields)
+
+    def count_of_union(self, lists: exp.Expr, *, is_merged: bool) -> exp.Expr:
+        values = lists
+        if is_merged:
+            values = call("ARRAY_DISTINCT", call("FLATTEN", call("COLLECT_LIST", lists)))
+        return cast(call("COALESCE", call("SIZE", values), 0), "bigint")
+
+    def sum_of_union(self, lists: exp.Expr, type_: str, *, is_merged: bool) -> None:
+        return None
+
+    def month_function(self, name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+        return call(name, *args)
+
+    def fail(self, message: str) -> exp.Expr:
+        return call("RAISE_ERROR", message)
+
+    def checked_sum(self, total: exp.Expr, type_: str) -> exp.Expr:
+        # SUM of integers is BIGINT, and fails on overflow
+        return super().checked_sum(total, type_) if type_.startswith("decimal") else total
+
+
+TARGETS: dict[str, Target] = {target.name: target for target in (DuckDbTarget(), SparkTarget())}

@@ -1,0 +1,316 @@
+"""Windows from slices on a target, as CTEs: rows to slices, slices to windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from planner.lowering.sql.assigners import ARGUMENT, on_target
+from planner.lowering.sql.expressions import TargetExpressions
+from planner.lowering.sql.partials import (
+    MergedColumn,
+    Partial,
+    averages,
+    merge_of,
+    partial_of_rows,
+    zero_signed,
+)
+from planner.lowering.sql.refusals import refuse_part
+from planner.lowering.sql.relations import Ctes, Source, over, select, union_all
+from planner.lowering.sql.sessions import SESSION, number_sessions, spans_of_sessions
+from planner.lowering.sql.text import all_of, binary, call, case, cast, not_null, number
+from planner.nodes.aggregate_plans import END, SLICE_END, START
+from runtime.plan.exchange import MergedWindows
+from runtime.plan.rows import RowLocalStep, RowScan, grouping_sets, local_rows
+from runtime.spec.aggregates import Merge, MergeOp
+from runtime.windows import Window
+from runtime.windows.base import BaseAligned
+from runtime.windows.times import FIRST_TIME, LAST_TIME, WINDOW_TIME_LAG_US
+
+# Columns of slices
+_SLICE, _NEXT = SLICE_END, "$next_slice_us"
+_WINDOWS = "windows"
+# Window of window functions
+_FRAME = exp.to_identifier("last_slices")
+
+
+class WindowWriter:
+    """Writer of one window aggregation.
+
+    Args:
+        ctes: CTEs of the text.
+        node: Windows.
+        source: Rows of the local stage.
+    """
+
+    def __init__(self, ctes: Ctes, node: MergedWindows, source: Source) -> None:
+        self.ctes = ctes
+        self.node = node
+        self.aggregation = node.aggregation
+        self.window: Window = node.aggregation.window
+        self.keys = node.aggregation.keys
+        local = local_rows(node)
+        assert isinstance(local.source, RowScan)
+        self.local: RowLocalStep = local
+        self.rows = TargetExpressions(ctes.target, source.columns)
+        self.source = source
+        partials = local.source.partials
+        self.types = {
+            column: type_ for part in partials for column, type_ in _types_of(part).items()
+        }
+
+    def write(self) -> Source:
+        """Add the CTEs of the windows, and return them.
+
+        Raises:
+            NotPortable: The target would compute other rows.
+        """
+        if not self.node.has_windows:
+            return self._groups()
+        if self.window.emit_only_on_update:
+            refuse_part("EMITONLYONUPDATE is not compiled", self.window.function)
+        if isinstance(self.window, BaseAligned):
+            return self._aligned(self.window)
+        return self._sessions()
+
+    # -- rows to slices ------------------------------------------------------------------------
+
+    def _key_items(self) -> list[exp.Expr]:
+        return [
+            self.ctes.named(zero_signed(self.rows.write(key), key.type), name)
+            for name, key in self.local.source.keys
+            if name != self.window.row_length
+        ]
+
+    def _partial_items(self) -> list[exp.Expr]:
+        return [
+            self.ctes.named(partial_of_rows(part, self.rows), part.columns[0])
+            for part in self.local.source.partials
+        ]
+
+    def _time_us(self) -> exp.Expr:
+        time = self.local.source.time
+        if time.type == "timestamp" and self.local.source.time_zone != "UTC":
+            refuse_part(
+                "windows of TIMESTAMP_LTZ follow the clock of the time zone "
+                f"{self.local.source.time_zone}, which engines may know differently",
+                f"{self.window.function}(",
+                "SET 'table.local-time-zone' = 'UTC', or use a TIMESTAMP column",
+            )
+        return self.ctes.target.to_us(self.rows.write(time), time.type)
+
+    def _slices(self, cells: BaseAligned, extras: Sequence[exp.Expr] = ()) -> exp.Table:
+        """Add the slices: rows by key and slice."""
+        scan = self.local.source
+        time_us = self._time_us()
+        slice_end = on_target(cells.assigner().slice_end_sql(ARGUMENT), time_us, self.ctes.target)
+        items = [*self._key_items(), self.ctes.named(slice_end, _SLICE)]
+        n_keys = len(items)
+        has_time = not_null(self.rows.write(scan.time))
+        kept = [*(self.rows.write(part) for part in scan.filters), has_time]
+        query = select(
+            [*items, *extras, *self._partial_items()], self.source.name, all_of(kept), n_keys
+        )
+        name, piece = ("slices", "slice") if self.window.has_slices else ("pieces", "piece")
+        return self._expanded(
+            self.ctes.add(name, query, f"rows of a key and {piece}, which ends at slice_us")
+        )
+
+    def _expanded(self, slices: exp.Table) -> exp.Table:
+        """Repeat the slices once per grouping set."""
+        sets = grouping_sets(self.node)
+        if sets is None:
+            return slices
+        names = [name for name, _ in self.local.source.keys]
+        others = self.ctes.items(_SLICE, *self._partial_columns())
+        parts = []
+        for set_id, keys in sets.sets:
+            types = {name: key.type for name, key in self.local.source.keys}
+            kept = [
+                self.ctes.names.column(name)
+                if name in keys
+                else self.ctes.named(_null(types[name]), name)
+                for name in names
+            ]
+            set_item = self.ctes.named(number(set_id), sets.id_column)
+            parts.append(select([*kept, set_item, *others], slices))
+        return self.ctes.add("grouping_sets", union_all(parts), "slices once per grouping set")
+
+    def _partial_columns(self) -> list[str]:
+        return [column for part in self.local.source.partials for column in part.columns]
+
+    # -- slices to windows ---------------------------------------------------------------------
+
+    def _merges(self) -> list[MergedColumn]:
+        return [
+            merge_of(part, self.types, self.ctes.names, self.ctes.target)
+            for part in self.aggregation.accumulators
+        ]
+
+    def _aligned(self, window: BaseAligned) -> Source:
+        slices = self._slices(window)
+        keys = self.ctes.items(*self.keys)
+        merges = self._merges()
+        end = self.ctes.names.column(END)
+        if window.tiles and grouping_sets(self.node) is None:
+            ends = self.ctes.named(self.ctes.names.column(_SLICE), END)
+            items = [*keys, ends, *(self.ctes.named(m.of_one, m.name) for m in merges)]
+            query = select(items, slices)
+            comment = "a window is one slice"
+        elif self._can_slide(window):
+            query = self._sliding(window, slices)
+            comment = f"a window is a slice and up to {window.slices_per_window - 1} before it"
+        else:
+            below = self._copies(window, slices)
+            items = [*keys, end, *(self.ctes.named(m.of_slices, m.name) for m in merges)]
+            query = select(items, below, n_keys=len(keys) + 1)
+            comment = "slices merged into the windows that end at end_us"
+        table = self.ctes.add(_WINDOWS, query, comment)
+        start = on_target(window.assigner().window_start_sql(ARGUMENT), end, self.ctes.target)
+        return self._source(table, start)
+
+    def _copies(self, window: BaseAligned, slices: exp.Table) -> exp.Table:
+        """Add each slice once per window that contains it."""
+        last_us = binary(exp.Sub, self.ctes.names.column(_SLICE), 1)
+        ends = on_target(window.assigner().window_ends_sql(ARGUMENT), last_us, self.ctes.target)
+        copy = self.ctes.named(self.ctes.target.unnest(ends), END)
+        items = [*self.ctes.items(*self.keys), copy, *self.ctes.items(*self._partial_columns())]
+        return self.ctes.add(
+            "slices_of_windows", select(items, slices), "each slice once per window that has it"
+        )
+
+    def _can_slide(self, window: BaseAligned) -> bool:
+        """Return whether windows are runs of slices, which a frame over rows can merge."""
+        length, width = window.length, window.slice_width_us
+        is_run = (
+            not window.is_calendar
+            and window.has_even_slices
+            and window.constant_stride_us == width
+            and length is not None
+            and length.us == window.slices_per_window * width
+        )
+        merges = all(isinstance(part, Merge) for part in self.aggregation.accumulators)
+        has_sets = grouping_sets(self.node) is not None
+        return is_run and merges and not has_sets and self.ctes.target.has_fast_frames
+
+    def _sliding(self, window: BaseAligned, slices: exp.Table) -> exp.Select:
+        """Merge windows with one frame over a row for each window that has rows.
+
+        The windows without rows between two of a key are at least as many as a window has slices,
+        unless both have a slice in common. So a frame of as many rows as a window has slices
+        reaches no slice before the window.
+        """
+        names, width = self.ctes.names, window.slice_width_us
+        size = window.slices_per_window * width
+        slice_end = names.column(_SLICE)
+        keys = self.ctes.items(*self.keys)
+        partials = self._partial_columns()
+        after = call("LEAD", slice_end)
+        lead = over(after, keys, slice_end)
+        with_next = select(
+            [*keys, slice_end, self.ctes.named(lead, _NEXT), *self.ctes.items(*partials)], slices
+        )
+        following = self.ctes.add("slices_and_next", with_next)
+        past = binary(exp.Add, slice_end, size)
+        until = call("LEAST", call("COALESCE", names.column(_NEXT), past), past)
+        ends = self.ctes.target.unnest(call("RANGE", slice_end, until, width))
+        own = [*keys, slice_end, self.ctes.named(ends, END), *self.ctes.items(*partials)]
+        rows = self.ctes.add(
+            "ends_of_windows",
+            select(own, following),
+            "the ends of all windows with rows, each once, after the slice that ends last",
+        )
+        end = names.column(END)
+        is_own = binary(exp.EQ, end, slice_end)
+        frame = exp.WindowSpec(
+            kind="ROWS",
+            start=number(window.slices_per_window - 1),
+            start_side="PRECEDING",
+            end="CURRENT ROW",
+        )
+        merged = []
+        for part in self.aggregation.accumulators:
+            assert isinstance(part, Merge)
+            (name,) = part.columns
+            op = "SUM" if part.op is MergeOp.COUNT else part.op.name
+            value = case([(is_own, names.column(name))])
+            moving: exp.Expr = exp.Window(this=call(op, value), alias=_FRAME.copy())
+            if op == "SUM":
+                moving = self.ctes.target.checked_sum(moving, self.types[name])
+            merged.append(self.ctes.named(moving, name))
+        query = select([*keys, end, *merged], rows)
+        query.set("windows", [over(_FRAME, keys, end, frame)])
+        return query
+
+    def _sessions(self) -> Source:
+        """Merge pieces of sessions.
+
+        Rows of a partition in one piece are at most the gap apart, so they are in one session.
+        """
+        window = self.window
+        time_us = self._time_us()
+        gap_us, last_us = window.cells.slice_width_us, time_us
+        if window.row_length is not None:
+            # a row reaches to its own end
+            length = dict(self.local.source.keys)[window.row_length]
+            gap_us, last_us = 0, binary(exp.Add, time_us, self.rows.write(length))
+        bounds = [
+            self.ctes.named(call("MIN", time_us), FIRST_TIME),
+            self.ctes.named(call("MAX", last_us), LAST_TIME),
+        ]
+        if grouping_sets(self.node) is not None:
+            refuse_part("GROUPING SETS over SESSION are not compiled", "SESSION(")
+        pieces = self._slices(window.cells, bounds)
+        keys, partition = self.ctes.items(*self.keys), self.ctes.items(*window.partition)
+        kept = [*keys, *self.ctes.items(*self._partial_columns())]
+        below = number_sessions(self.ctes, pieces, kept, partition, gap_us)
+        if set(window.partition) != set(self.keys):
+            # a session spans rows of several groups
+            below = spans_of_sessions(self.ctes, below, kept, partition)
+        session, first, last = self.ctes.items(SESSION, FIRST_TIME, LAST_TIME)
+        start = self.ctes.named(call("MIN", first), START)
+        end = self.ctes.named(binary(exp.Add, call("MAX", last), gap_us), END)
+        merged = [self.ctes.named(m.of_slices, m.name) for m in self._merges()]
+        query = select([*keys, session, start, end, *merged], below, n_keys=len(keys) + 1)
+        table = self.ctes.add(_WINDOWS, query, "pieces merged into sessions")
+        return self._source(table, self.ctes.names.column(START))
+
+    def _groups(self) -> Source:
+        """Write GROUP BY without windows."""
+        keys = self._key_items()
+        condition = self.rows.where(self.local.source.filters)
+        items = [*keys, *self._partial_items()]
+        query = select(items or [number(1)], self.source.name, condition, len(keys))
+        if not keys and not self.node.is_total:
+            query.set("having", exp.Having(this=binary(exp.GT, call("COUNT", exp.Star()), 0)))
+        table = self.ctes.add("totals" if not keys else "grouped", query)
+        columns: dict[str, exp.Expr] = {name: self.ctes.names.column(name) for name in self.keys}
+        columns |= {merge.name: merge.of_one for merge in self._merges()}
+        return Source(table, columns | self._averages())
+
+    def _source(self, table: exp.Table, start: exp.Expr) -> Source:
+        """Return windows whose bounds are times."""
+        names, target = self.ctes.names, self.ctes.target
+        end = names.column(END)
+        columns: dict[str, exp.Expr] = {name: names.column(name) for name in self.keys}
+        columns |= {merge.name: names.column(merge.name) for merge in self._merges()}
+        columns |= self._averages()
+        columns[START] = target.from_us(start)
+        columns[END] = target.from_us(end)
+        if self.node.window_time is not None:
+            time_us = binary(exp.Sub, end, WINDOW_TIME_LAG_US)
+            columns[self.node.window_time] = target.from_us(time_us)
+        return Source(table, columns)
+
+    def _averages(self) -> dict[str, exp.Expr]:
+        return averages(self.aggregation, self.types, self.ctes.names, self.ctes.target)
+
+
+def _types_of(part: Partial) -> dict[str, str]:
+    types = part.into.partial_types([arg.type for arg in part.args])
+    return dict(zip(part.columns, types.values(), strict=True))
+
+
+def _null(type_: str) -> exp.Expr:
+    return cast(exp.Null(), type_)

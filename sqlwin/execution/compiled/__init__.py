@@ -1,0 +1,1 @@
+"""Queries as SQL of other engines, planned without starting Spark."""

@@ -1,0 +1,95 @@
+"""Compiled texts of random queries have the rows of their definition on other engines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.fuzz.compiled_roads import CompiledRoads, run_on_duckdb
+
+_KNOWN_REASONS = re.compile(
+    r"windows of TIMESTAMP_LTZ|\S+ is an instant|FILL is not compiled|only Spark knows"
+    r"|GROUPING SETS over SESSION|TIMESTAMP_LTZ on the wall clock"
+    r"|AVG of DECIMAL.* on Spark|SUM_DISTINCT is not merged from slices on Spark"
+)
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        range(24),
+        *(
+            pytest.param(range(n, n + 100), marks=pytest.mark.long)
+            for n in range(800_000, 801_000, 100)
+        ),
+    ],
+    ids=str,
+)
+def test_a_compiled_query_has_the_rows_of_its_definition_on_duckdb(
+    seeds: Sequence[int], tmp_path: Path
+) -> None:
+    check(CompiledRoads(tmp_path, "duckdb", run_on_duckdb), seeds)
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        (3, 8),
+        *(
+            pytest.param(range(n, n + 40), marks=pytest.mark.long)
+            for n in range(800_000, 800_120, 40)
+        ),
+    ],
+    ids=str,
+)
+def test_a_compiled_query_has_the_rows_of_its_definition_on_spark(
+    seeds: Sequence[int], tmp_path: Path, spark: SparkSession
+) -> None:
+    def run(text: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+        for number, name in enumerate(tables):
+            frame = spark.read.parquet(str(tmp_path / f"{number}.parquet"))
+            frame.createOrReplaceTempView(name)
+        try:
+            return spark.sql(text).toArrow()
+        finally:
+            for name in tables:
+                spark.catalog.dropTempView(name)
+
+    check(CompiledRoads(tmp_path, "spark", run), seeds)
+
+
+def check(roads: CompiledRoads, seeds: Sequence[int]) -> None:
+    for seed in seeds:
+        fault = roads.check(seed)
+        assert fault is None, fault
+    unknown = [reason for reason in roads.refused if not _KNOWN_REASONS.match(reason)]
+    assert not unknown, unknown
+    assert roads.counts["compiled"] > len(seeds) // 3, (roads.counts, roads.refused)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: re.sub(r"(\d+) PRECEDING AND", r"1\1 PRECEDING AND", text),
+        lambda text: re.sub(r"% (\d+) \+", r"% \1 + 1 +", text),
+        lambda text: text.replace("<=", "<"),
+        lambda text: text.replace("ts IS NOT NULL", "TRUE").replace(
+            "EPOCH_US(ts)", "COALESCE(EPOCH_US(ts), 0)"
+        ),
+        lambda text: text.replace("SUM(CASE WHEN", "MAX(CASE WHEN"),
+        lambda text: text.replace("RANGE(slice_us", "RANGE(slice_us + 1"),
+    ],
+    ids=["frame", "slice", "gap or rank", "no time", "merge", "ends"],
+)
+def test_a_planted_fault_is_found(change: Callable[[str], str], tmp_path: Path) -> None:
+    roads = CompiledRoads(
+        tmp_path, "duckdb", lambda text, tables: run_on_duckdb(change(text), tables)
+    )
+    roads.n_shrinks = 0
+    faults = (roads.check(seed) or "" for seed in range(60))
+    assert any("duckdb: missing" in fault for fault in faults)
