@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from sqlwin.session import Result, Session
 
 __version__ = "0.2.0"
-__all__ = ["Aggregate", "Result", "Session", "SqlwinError", "__version__", "connect"]
+__all__ = ["Aggregate", "Result", "Session", "SqlwinError", "__version__", "compile", "connect"]
 
 
 def connect(
@@ -87,6 +87,34 @@ def connect(
     with spark_lock:  # holding the lock, no other thread can stop Spark first
         on_demand = session_on_demand(master, conf or {}, remote)
         return Session(on_demand, settings=settings or {}, begun=begun)
+
+
+def compile(
+    sql: str,
+    dialect: str,
+    *,
+    schema: str = "",
+    settings: Mapping[str, str] | None = None,
+    params: Mapping[str, object] | None = None,
+) -> str:
+    """Return a query as one SELECT of another engine, without starting Spark.
+
+    The text reads tables by the names that they have in the script.
+
+    Args:
+        sql: A query, after statements that define its tables, views and settings.
+        dialect: `duckdb`, or `spark` for Spark 4 in ANSI mode, its default.
+        schema: More definitions, which run first.
+        settings: Settings, as in `SET 'key' = 'value'`. The time zone is UTC by default.
+        params: Values of parameters by name.
+
+    Raises:
+        SqlwinError: The SQL is invalid, or the query's rows might differ on the engine.
+    """
+    from sqlwin.parts import load_part
+
+    text: str = load_part("compile_text")(sql, dialect, schema, settings, params)
+    return text
 
 
 def _refuse_foreign(name: str, file: str) -> None:

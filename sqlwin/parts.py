@@ -11,6 +11,7 @@ from typing import Any
 
 # Commands of the command line
 COMMANDS = {
+    "compile": "sqlwin.compiling.command:compile_command",
     "lsp": "sqlwin.lsp.command:lsp",
     "serve": "sqlwin.server.command:serve",
     "test": "sqlwin.testing.command:test",
@@ -18,6 +19,7 @@ COMMANDS = {
 # Module and attribute of each command or function that the core starts
 PLACES = {
     **COMMANDS,
+    "compile_text": "sqlwin.compiling.scripts:compile_text",
     "observers": "sqlwin.observers:add_listeners",
     "page": "sqlwin.ui.server:serve_session",
 }

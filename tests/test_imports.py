@@ -206,6 +206,10 @@ MAY_IMPORT = {
         "planner.explain runtime runtime.plan runtime.spark runtime.spec sqlwin.catalog "
         "sqlwin.execution sqlwin.result sqlwin.session sqlwin.statements pyspark"
     ),
+    "sqlwin.compiling": (
+        "runtime runtime.compute runtime.spark runtime.spec sqlwin.console sqlwin.control "
+        "sqlwin.display sqlwin.session sqlwin.statements click pyarrow pyspark"
+    ),
     "sqlwin.testing": (
         "planner.sql runtime runtime.compute runtime.plan runtime.simulator runtime.spark "
         "runtime.spec runtime.streaming sqlwin sqlwin.config sqlwin.console sqlwin.control "
@@ -235,7 +239,7 @@ MAY_IMPORT = {
     # starts parts by name
     "sqlwin.parts": "",
     "sqlwin.page": "",
-    "sqlwin": "runtime runtime.spark runtime.spec sqlwin.notebook sqlwin.session pyspark",
+    "sqlwin": "runtime runtime.spark runtime.spec sqlwin.notebook sqlwin.parts sqlwin.session pyspark",
     "sqlwin.__main__": "sqlwin.cli",
     "sqlwin.notebook": (
         "planner.explain runtime runtime.spec sqlwin.control sqlwin.display sqlwin.execution "

@@ -1,0 +1,147 @@
+"""Compile the queries of scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, NoReturn
+
+from runtime.errors import AnalysisError, Position, SetupError
+from runtime.spark.defaults import OF_EACH_SESSION
+from runtime.spark.on_demand import NotStartedError, SparkOnDemand
+from sqlwin.compiling.tables import as_declared
+from sqlwin.control import SessionControl
+from sqlwin.session import Session
+from sqlwin.statements.nodes import CreateTable, CreateView, Query, Reset, Set, Statement
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sqlwin.console.scripts import Script
+
+_SETTINGS = {
+    **OF_EACH_SESSION,
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "1",
+}
+_PREPARING = (CreateTable, CreateView, Set, Reset)
+
+
+class Compiler:
+    """Session that compiles queries, a context manager.
+
+    Args:
+        dialect: Name of the engine.
+        settings: Settings, as in `SET 'key' = 'value'`.
+
+    Raises:
+        AnalysisError: The dialect or a setting is unknown.
+    """
+
+    def __init__(self, dialect: str, settings: Mapping[str, str] | None = None) -> None:
+        SessionControl.check_dialect(dialect)
+        self._dialect = dialect
+        self._closing = ExitStack()
+        self._directory = Path(self._closing.enter_context(TemporaryDirectory()))
+        spark = SparkOnDemand(_refuse_start, _SETTINGS)
+        self._session = self._closing.enter_context(Session(spark, settings=settings or {}))
+        self._control = SessionControl(self._session)
+
+    def __enter__(self) -> Compiler:
+        """Return the compiler."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the session."""
+        self._closing.close()
+
+    def queries(
+        self,
+        text: str,
+        file: str | None = None,
+        values: Mapping[str, object] | None = None,
+    ) -> Iterator[str]:
+        """Yield the compiled text of each query of a script, and run its definitions.
+
+        Args:
+            text: SQL statements, separated by `;`.
+            file: Name of the script in error messages.
+            values: Values of parameters by name.
+
+        Raises:
+            SqlwinError: The SQL is invalid, or a query has no exact form on the engine.
+        """
+        for compiled in self._control.each_statement(text, file, values, self._compiled):
+            if compiled is not None:
+                yield compiled
+
+    def _compiled(self, statement: Statement) -> str | None:
+        """Compile a query. Other statements define tables, views and settings, or are refused."""
+        if isinstance(statement, Query):
+            return self._control.compiled(statement, self._dialect)
+        prepared = as_declared(statement, self._directory)
+        if not isinstance(prepared, _PREPARING) or getattr(prepared, "as_query", None) is not None:
+            raise AnalysisError(
+                "only queries are compiled, after CREATE TABLE, CREATE VIEW and SET",
+                position=Position.at(statement.text, 0, len(statement.text.split()[0])),
+                sql=statement.text,
+                hint="compile the query of the statement alone",
+            )
+        with self._session._without_start_of_spark():
+            try:
+                self._session._runner.run(prepared)
+            except NotStartedError as error:
+                raise AnalysisError(
+                    "only Spark knows the columns of this table",
+                    hint="declare them: CREATE TABLE name (column TYPE, ...)",
+                ) from error
+        return None
+
+
+def _refuse_start() -> SparkSession:
+    raise SetupError("`sqlwin compile` does not start Spark")
+
+
+def compile_text(
+    sql: str,
+    dialect: str,
+    schema: str = "",
+    settings: Mapping[str, str] | None = None,
+    params: Mapping[str, object] | None = None,
+) -> str:
+    """Return the only query of a script as SQL of another engine. See `sqlwin.compile`."""
+    with Compiler(dialect, settings) as compiler:
+        for _ in compiler.queries(schema):
+            _refuse_query_in_schema()
+        texts = list(compiler.queries(sql, values=params))
+    if len(texts) != 1:
+        raise AnalysisError(
+            f"compile() takes a script with one query, but got {len(texts)}",
+            hint="call it once per query, with the definitions in schema=",
+        )
+    return texts[0]
+
+
+def compile_scripts(
+    scripts: list[Script], schemas: list[Script], dialect: str, settings: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield the compiled queries of scripts, in one session.
+
+    Args:
+        scripts: Scripts with queries.
+        schemas: Scripts with definitions only.
+        dialect: Name of the engine.
+        settings: Settings.
+    """
+    with Compiler(dialect, settings) as compiler:
+        for script in schemas:
+            for _ in compiler.queries(script.text, script.file, script.params):
+                _refuse_query_in_schema()
+        for script in scripts:
+            yield from compiler.queries(script.text, script.file, script.params)
+
+
+def _refuse_query_in_schema() -> NoReturn:
+    raise AnalysisError("the schema has a query", hint="it may only define tables and views")
