@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -18,14 +19,22 @@ QueryRows = list[tuple[Any, ...]]
 Emitted = list[tuple[int, QueryRows]]
 
 
+@dataclass(frozen=True)
+class Answer:
+    """The rows that a query returned or emitted, and the notes of its statement."""
+
+    emitted: Emitted
+    notes: tuple[str, ...] = ()
+
+
 def check_rows(
-    record: Record, emitted: Emitted, n_batches: int, duck: duckdb.DuckDBPyConnection
+    record: Record, answer: Answer, n_batches: int, duck: duckdb.DuckDBPyConnection
 ) -> None:
     """Compare the rows of a query with the file or the oracle.
 
     Args:
         record: The record.
-        emitted: Its rows.
+        answer: Its rows and notes.
         n_batches: Number of micro-batches that read rows. Later ones are the end of the input.
         duck: The oracle.
 
@@ -36,19 +45,20 @@ def check_rows(
     if record.kind == "oracle":
         wanted = duck.execute(theirs).fetchall()
         assert wanted, "the oracle has no rows: the record shows nothing"
-        same_rows([row for _, rows in emitted for row in rows], wanted)
+        same_rows([row for _, rows in answer.emitted for row in rows], wanted)
         return
     wanted_texts = (fill(record).below or "").splitlines()
-    texts = texts_of(record, emitted, n_batches)
+    texts = texts_of(record, answer, n_batches)
     assert texts == wanted_texts, "\n".join([ours, "wanted:", *wanted_texts, "got:", *texts])
 
 
-def texts_of(record: Record, emitted: Emitted, n_batches: int) -> list[str]:
-    """Return the rows of a `query` or `stream` record as lines."""
+def texts_of(record: Record, answer: Answer, n_batches: int) -> list[str]:
+    """Return the rows of a `query` or `stream` record as lines, and the notes that it lists."""
     if record.kind == "stream":
-        return list(_by_micro_batch(emitted, n_batches))
-    texts = [row_text(row) for _, rows in emitted for row in rows]
-    return texts if "ordered" in record.flags else sorted(texts)
+        return list(_by_micro_batch(answer.emitted, n_batches))
+    texts = [row_text(row) for _, rows in answer.emitted for row in rows]
+    notes = [f"-- {note}" for note in answer.notes] if "notes" in record.flags else []
+    return [*(texts if "ordered" in record.flags else sorted(texts)), *notes]
 
 
 def _by_micro_batch(emitted: Emitted, n_batches: int) -> Iterator[str]:

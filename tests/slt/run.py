@@ -24,10 +24,21 @@ from runtime.refusal import Refusal
 from sqlwin.display.python_values import python_rows
 from sqlwin.result import Result, RowsResult, StreamedRows
 from sqlwin.result.in_process import InProcessRows
-from tests.slt.checks import Emitted, QueryRows, check_plan, check_rows, has_words, texts_of
+from tests.slt.checks import Answer, QueryRows, check_plan, check_rows, has_words, texts_of
 from tests.slt.definitions import sql_of
-from tests.slt.modes import ALONE, BATCH, DISABLED, STREAM, STREAMING, Mode, Selection, Settings
-from tests.slt.script import Record, read_records
+from tests.slt.files import write_file
+from tests.slt.modes import (
+    ALONE,
+    BATCH,
+    DISABLED,
+    IN_PROCESS,
+    STREAM,
+    STREAMING,
+    Mode,
+    Selection,
+    Settings,
+)
+from tests.slt.script import Record, fill, read_records
 from tests.slt.tables import count_micro_batches, create_table
 from tests.unstarted import NeedsSparkError
 
@@ -105,6 +116,9 @@ class FileRun:
             try:
                 if record.kind == "table":
                     self._create_table(record)
+                elif record.kind == "file":
+                    self._flush()
+                    write_file(fill(record), self.directory)
                 elif record.kind == "statement":
                     self._run_statement(record)
                 else:
@@ -113,7 +127,7 @@ class FileRun:
                 targets = (
                     [record.words.split()[0]]
                     if record.kind == "table"
-                    else _TARGET.findall(record.sql)
+                    else _TARGET.findall(sql_of(record)[0])
                 )
                 self._missing_names.update(name.lower() for name in targets)
             except _Errors as error:
@@ -132,10 +146,7 @@ class FileRun:
         sql, _ = sql_of(record)
         outcome, _, words = record.words.partition(" ")
         if outcome == "error":
-            if BATCH in self.selection.modes:
-                report = self._report(sql)
-                assert report is not None, "it does not fail"
-                assert has_words(report, words), report
+            self._check_error(sql, words)
             return
         if self._reads_missing(sql):
             self._missing_names.update(name.lower() for name in _TARGET.findall(sql))
@@ -152,6 +163,18 @@ class FileRun:
             self._set_by_file[change[1]] = change[2]
         elif change := _RESET.match(sql):
             self._set_by_file.pop(change[1], None)
+
+    def _check_error(self, sql: str, words: str) -> None:
+        """Check how a statement fails, on Spark and without it."""
+        if not {BATCH, IN_PROCESS} & set(self.selection.modes) or self._reads_missing(sql):
+            return
+        try:
+            report = self._report(sql)
+        except NeedsSparkError:
+            self.on_spark["Spark finds the error"] += 1
+            return
+        assert report is not None, "it does not fail"
+        assert has_words(report, words), report
 
     def _report(self, sql: str) -> str | None:
         """Return the report of a script that fails, None if it succeeds."""
@@ -270,7 +293,7 @@ class FileRun:
         """Run queries and compare their rows with the file."""
         with self._settings(way.settings):
             try:
-                emitted = self._execute(group, way)
+                answers = self._execute(group, way)
             except NeedsSparkError:
                 self.on_spark[self._reason_for_spark(group[0])] += 1
                 return
@@ -286,24 +309,24 @@ class FileRun:
                     self._fail(group[0], together, way)
                 return
             n_batches = self._count_batches([sql_of(record)[0] for record in group])
-            for record, rows in zip(group, emitted, strict=True):
+            for record, answer in zip(group, answers, strict=True):
                 self.n_run[way.mode.name] += 1
                 try:
                     if record.operators and way.mode in (BATCH, ALONE):
                         check_plan(self.session, record)
                     if record.kind != "oracle":
-                        self.results.setdefault(record.line, texts_of(record, rows, n_batches))
-                    check_rows(record, rows, n_batches, self.duck)
+                        self.results.setdefault(record.line, texts_of(record, answer, n_batches))
+                    check_rows(record, answer, n_batches, self.duck)
                 except _Errors as error:
                     self._fail(record, error, way)
 
-    def _execute(self, group: list[Record], way: Way) -> list[Emitted]:
+    def _execute(self, group: list[Record], way: Way) -> list[Answer]:
         """Return the rows of each query, by micro-batch."""
         sqls = [sql_of(record)[0] for record in group]
         sql = sqls[0] if len(group) == 1 else union(sqls)
         (result,) = self.session.execute(sql)
-        if way.mode.is_in_process:
-            assert isinstance(result, RowsResult)
+        if way.mode.is_in_process and isinstance(result, RowsResult):
+            # others, of DESCRIBE, are of the catalog
             if not isinstance(result.data, InProcessRows):
                 raise NeedsSparkError(sql)
         if way.is_stream_record:
@@ -311,12 +334,14 @@ class FileRun:
         else:
             emitted = [(1, [tuple(row) for row in result.rows])]
         if len(group) == 1:
-            return [emitted]
+            return [Answer(emitted, result.notes)]
         return [
-            [
-                (number, [tuple(row[1 + place]) for row in rows if row[0] == place])
-                for number, rows in emitted
-            ]
+            Answer(
+                [
+                    (number, [tuple(row[1 + place]) for row in rows if row[0] == place])
+                    for number, rows in emitted
+                ]
+            )
             for place in range(len(group))
         ]
 
@@ -377,7 +402,7 @@ class FileRun:
 
 def is_alone(record: Record, way: Way) -> bool:
     """Return whether a query runs as a statement of its own."""
-    return bool({"alone", "ordered"} & record.flags) or way.group_size == 1
+    return bool({"alone", "ordered", "notes"} & record.flags) or way.group_size == 1
 
 
 def union(sqls: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 SEPARATOR = "----"
-KINDS = ("statement", "table", "query", "stream", "oracle")
+KINDS = ("statement", "table", "file", "query", "stream", "oracle")
 
 
 @dataclass(frozen=True)

@@ -78,28 +78,6 @@ def test_a_file_whose_bytes_cannot_be_read(session: sqlwin.Session) -> None:
 
 
 @pytest.mark.long
-def test_json_with_another_encoding_is_one_line(
-    fresh_session: sqlwin.Session, tmp_path: Path
-) -> None:
-    session = fresh_session
-    path = write_file(tmp_path / "a.json", '{"k": "Müller"}\r\n{"k": "Groß"}\r\n'.encode("cp1252"))
-    assert rows(session, f"SELECT k FROM '{path}'") == [("Groß",), ("Müller",)]
-    session.execute(CREATE.format("k STRING", path, "json", ", 'encoding' = 'windows-1252'"))
-    assert rows(session, "SELECT k FROM t") == [("Groß",), ("Müller",)]
-    session.execute("DROP TABLE t; " + CREATE.format("k STRING", path, "json", ""))
-    message, hint = failure(session, "SELECT k FROM t")
-    assert message.startswith(f"{path}, line 1: ")
-    assert message.endswith("is not UTF-8")
-    assert "set 'encoding'" in hint
-    path = write_file(tmp_path / "b.json", '{"k": 1}\n'.encode("utf-16"))
-    message, hint = failure(session, f"SELECT k FROM '{path}'")
-    assert message.startswith(f"{path} is UTF-16, but JSON lines must be UTF-8")
-    assert "iconv" in hint
-    sql = CREATE.format("k INT", path, "json", ", 'encoding' = 'UTF-16'").replace(" t ", " u ")
-    assert "iconv" in failure(session, sql + "; SELECT * FROM u")[1]
-
-
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("opening", "closing"), [('{"a":', "}"), pytest.param("[", "]", marks=pytest.mark.long)]
 )
@@ -152,16 +130,6 @@ def test_json_with_a_long_string(fresh_session: sqlwin.Session, tmp_path: Path) 
     assert "CREATE TABLE" in hint
     session.execute(CREATE.format("v STRING", path, "json", ""))
     assert rows(session, "SELECT LENGTH(v) FROM t") == [(25_000_000,)]
-
-
-def test_json_fields_that_differ_in_case(fresh_session: sqlwin.Session, tmp_path: Path) -> None:
-    session = fresh_session
-    path = write_file(tmp_path / "a.json", '{"k": 1, "K": 2}\n')
-    message, hint = failure(session, f"SELECT * FROM '{path}'")
-    assert message == f"{path} has the fields `k` and `K`, which differ in case only"
-    assert "as a column in CREATE TABLE" in hint
-    session.execute(CREATE.format("K INT", path, "json", ""))
-    assert rows(session, "SELECT * FROM t") == [(2,)]
 
 
 def test_csv_of_too_many_columns(fresh_session: sqlwin.Session, tmp_path: Path) -> None:

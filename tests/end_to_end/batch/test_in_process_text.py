@@ -361,23 +361,6 @@ def test_json_is_read_without_spark(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ('{"n": "x"}', "column `n`: 'x' is not a valid INT"),
-        ('{"n": 3', "'{\"n\": 3' is not valid JSON"),
-        ('{"k": 1}', "column `k`: '1' is not a valid BOOLEAN"),
-    ],
-)
-def test_a_json_misfit_is_an_error_with_its_line(tmp_path: Path, line: str, expected: str) -> None:
-    (tmp_path / "a.json").write_text('{"n": 1}\n\n' + line)
-    session = without_spark()
-    create(session, tmp_path / "a.json", "k BOOLEAN, n INT", "", "json")
-    with pytest.raises(sqlwin.SqlwinError) as caught:
-        session.execute("SELECT SUM(n) AS s FROM t")[0].to_arrow()
-    assert "a.json, line 3" in caught.value.message and expected in caught.value.message
-
-
-@pytest.mark.parametrize(
     ("columns", "options", "lines", "reason"),
     [
         ("a INT", ", 'multiLine' = 'true'", "{}", "the table has the option 'multiLine'"),
@@ -422,36 +405,6 @@ def test_parts_of_a_file_are_read_in_parallel(tmp_path: Path) -> None:
     (result,) = session.execute("SELECT k, COUNT(*) AS n, SUM(id) AS s FROM t GROUP BY k")
     sums = {row["k"]: (row["n"], row["s"]) for row in result.to_arrow().to_pylist()}
     assert sums == {k: (len(range(k, n_rows, 7)), sum(range(k, n_rows, 7))) for k in range(7)}
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("3,x", "column `n`: 'x' is not a valid INT"),
-        ("3", "'3' has 1 fields instead of 2"),
-        ("3,4,5", "'3,4,5' has 3 fields instead of 2"),
-    ],
-)
-def test_a_misfit_is_an_error_with_its_line(tmp_path: Path, line: str, expected: str) -> None:
-    (tmp_path / "a.csv").write_text(f"1,1\n2,2\n{line}\n")
-    session = without_spark()
-    create(session, tmp_path / "a.csv", "k STRING, n INT")
-    with pytest.raises(sqlwin.SqlwinError) as caught:
-        session.execute("SELECT SUM(n) AS s FROM t")[0].to_arrow()
-    assert f"a.csv, line 3{',' if ',x' in line else ':'} {expected}" in caught.value.message
-
-
-def test_only_values_that_are_needed_must_fit(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("1,x\n2,2\n")
-    session = without_spark()
-    create(session, tmp_path / "a.csv", "k INT, n INT")
-    for sql, expected in (
-        ("SELECT COUNT(*) AS n FROM t", [{"n": 2}]),
-        ("SELECT SUM(k) AS n FROM t", [{"n": 3}]),
-        ("SELECT n FROM t WHERE k > 1", [{"n": 2}]),
-        ("SELECT n FROM t WHERE k > 1 AND n = 2", [{"n": 2}]),
-    ):
-        assert session.execute(sql)[0].to_arrow().to_pylist() == expected
 
 
 @pytest.mark.parametrize(
