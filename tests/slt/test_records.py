@@ -57,6 +57,9 @@ INSERTED = (
 SAMPLED = ("windows/hop.slt", "ranks/top_n.slt")
 # Smallest number of queries that run without Spark
 MIN_IN_PROCESS = {
+    "clauses/without_windows.slt": 24,
+    "files/by_path.slt": 8,
+    "files/messy.slt": 20,
     "joins/inner.slt": 11,
     "ranks/top_n.slt": 14,
     "windows/group_windows.slt": 12,

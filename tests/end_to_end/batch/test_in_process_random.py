@@ -11,8 +11,7 @@ import pytest
 
 import sqlwin
 from sqlwin.result.in_process import InProcessRows
-from tests.end_to_end.batch.test_in_process_files import SETTING, comparable
-from tests.end_to_end.batch.test_in_process_queries import path, tables
+from tests.end_to_end.batch.test_in_process_files import SETTING, comparable, path
 
 __all__ = ["path"]
 
@@ -221,7 +220,9 @@ class Draw:
 
 @pytest.fixture
 def session(fresh_session: sqlwin.Session, path: Path) -> Iterator[sqlwin.Session]:
-    fresh_session.execute(tables(path))
+    fresh_session.execute(
+        f"CREATE TABLE trips WITH ('connector' = 'filesystem', 'path' = '{path}')"
+    )
     return fresh_session
 
 
