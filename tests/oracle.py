@@ -79,26 +79,6 @@ def expected(
     return con.execute(query).fetchall()
 
 
-def expected_grouping_sets(
-    data: pa.Table,
-    window: OracleWindow,
-    keys: Sequence[str],
-    sets: str,
-    aggregates: Sequence[str],
-) -> list[tuple[Any, ...]]:
-    """Return the same for `GROUPING SETS sets` inside each window."""
-    con = duckdb.connect()
-    con.execute("SET TimeZone = 'UTC'")
-    con.register("data", data)
-    query = f"""
-        SELECT {", ".join(keys)}, w.s, w.e, {", ".join(aggregates)}
-        FROM (SELECT *, unnest({window.windows_sql}) AS w
-              FROM (SELECT *, epoch_us(ts) AS t FROM data WHERE ts IS NOT NULL))
-        GROUP BY w, GROUPING SETS {sets}
-    """
-    return con.execute(query).fetchall()
-
-
 def same_rows(
     actual: Iterable[Sequence[Any]], wanted: Iterable[Sequence[Any]], tolerance: float = 1e-9
 ) -> None:
