@@ -60,11 +60,11 @@ def _micro_batches(record: Record) -> list[list[list[str]]]:
 
 
 def _stored_columns(declaration: str) -> list[tuple[str, str]]:
-    """Return names and types of the columns in files, without computed ones and the watermark."""
+    """Return names and types of the columns in files: none are computed, watermarks or keys."""
     items = re.split(r",(?![^()]*\))", declaration.replace("\n", " "))
     pairs = [item.strip().split(maxsplit=1) for item in items]
     return [
         (name, type_)
         for name, type_ in pairs
-        if name.upper() != "WATERMARK" and not type_.upper().startswith("AS ")
+        if name.upper() not in ("WATERMARK", "PRIMARY") and not type_.upper().startswith("AS ")
     ]

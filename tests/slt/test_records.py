@@ -47,6 +47,7 @@ ON_SPARK = (
 # depend on the rewrite to slices
 INSERTED = (
     "clauses/insert.slt",
+    "late/above_windows.slt",
     "late/held_windows.slt",
     "late/idle_sources.slt",
     "late/side_output.slt",

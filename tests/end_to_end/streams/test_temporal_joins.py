@@ -10,7 +10,6 @@ import pytest
 
 import sqlwin
 from tests.end_to_end.stream_files import write_keys
-from tests.marks import among
 
 pytestmark = pytest.mark.long
 
@@ -57,16 +56,6 @@ def tables(fresh_session: sqlwin.Session, tmp_path: Path) -> sqlwin.Session:
     return fresh_session
 
 
-def test_a_row_is_joined_with_the_version_of_its_time(tables: sqlwin.Session) -> None:
-    tables.execute("SET 'execution.runtime-mode' = 'batch'")
-    (left,) = tables.execute(LEFT)
-    assert sorted(map(tuple, left.rows)) == EXPECTED
-    (inner,) = tables.execute(LEFT.replace("LEFT JOIN", "JOIN"))
-    assert sorted(map(tuple, inner.rows)) == [row for row in EXPECTED if row[2] is not None]
-    (star,) = tables.execute(LEFT.replace("o.k, o.at, r.rate", "r.*, *"))
-    assert list(star.columns) == ["k", "since", "rate", "ts", "k", "pt", "at", "k", "since", "rate"]
-
-
 def test_a_stream_is_joined_with_the_versions_of_a_bounded_table(tables: sqlwin.Session) -> None:
     result = tables.execute(LEFT)[0]
     rows: list[tuple[object, ...]] = []
@@ -78,12 +67,7 @@ def test_a_stream_is_joined_with_the_versions_of_a_bounded_table(tables: sqlwin.
 
 
 @pytest.mark.parametrize("time", ["o.pt", "PROCTIME()"])
-def test_processing_time_reads_the_table_as_it_is_now(tables: sqlwin.Session, time: str) -> None:
-    tables.execute("SET 'execution.runtime-mode' = 'batch'")
-    now = f"""SELECT o.k, COUNT(*) AS n FROM orders AS o
-      LEFT JOIN rates FOR SYSTEM_TIME AS OF {time} AS r ON o.k = r.k GROUP BY o.k"""
-    assert sorted(map(tuple, tables.execute(now)[0].rows)) == [("a", 21), ("b", 1), ("c", 1)]
-    tables.execute("SET 'execution.runtime-mode' = 'automatic'")
+def test_a_join_on_processing_time_needs_no_state(tables: sqlwin.Session, time: str) -> None:
     explained = tables.explain(
         f"""SELECT o.k, r.rate FROM orders AS o
         JOIN rates FOR SYSTEM_TIME AS OF {time} AS r ON o.k = r.k"""
@@ -125,36 +109,3 @@ def test_the_key_of_a_stream_may_be_a_value_of_a_map(
     selected = "(SELECT ts, m['currency'] AS k FROM marked) AS o"
     (result,) = tables.execute(query.format(source=selected).replace("o.m['currency']", "o.k"))
     assert sorted(map(tuple, result.rows)) == EXPECTED
-
-
-VERSIONS = """SELECT o.k, o.ts, r.since, r.note FROM orders AS o {join} written FOR SYSTEM_TIME AS OF o.ts AS r
-  ON o.k = r.k AND r.note <> '9'"""
-
-
-@pytest.mark.parametrize("join", among(["JOIN", "LEFT JOIN"], slow=["JOIN"]))
-def test_a_stream_is_joined_with_a_stream_of_versions(
-    fresh_session: sqlwin.Session, tmp_path: Path, join: str
-) -> None:
-    rows = [(s, k) for s in range(0, 60, 3) for k in "abc"]
-    for part in range(0, len(rows), 20):
-        write_keys(tmp_path / "orders", *rows[part : part + 20])
-        versions = [(s, k) for s, k in rows[part : part + 20] if s % 7 != 0 and k != "c"]
-        write_keys(tmp_path / "versions", *versions)
-    options = "'connector' = 'filesystem', 'format' = 'parquet', 'max-files-per-trigger' = '1'"
-    fresh_session.execute(
-        f"""CREATE TABLE orders (ts TIMESTAMP(6), k STRING, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
-        WITH ({options}, 'path' = '{tmp_path}/orders')"""
-    )
-    fresh_session.execute(
-        f"""CREATE TABLE written (ts TIMESTAMP(6), k STRING, since AS ts, note AS CAST(minute(ts) AS STRING),
-        WATERMARK FOR ts AS ts - INTERVAL '5' SECOND, PRIMARY KEY (k) NOT ENFORCED)
-        WITH ({options}, 'path' = '{tmp_path}/versions')"""
-    )
-    query = VERSIONS.format(join=join)
-    (batch,) = fresh_session.execute(query)
-    expected = sorted(map(tuple, batch.rows), key=str)
-    fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
-    assert "StreamVersionJoinOperator" in fresh_session.explain(query)
-    (stream,) = fresh_session.execute(query)
-    assert sorted(map(tuple, stream.rows), key=str) == expected
-    assert len(expected) > 30
