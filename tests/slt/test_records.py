@@ -46,6 +46,7 @@ ON_SPARK = (
 # Files whose rows come from statements: their queries are too plain for other modes, or their rows
 # depend on the rewrite to slices
 INSERTED = (
+    "clauses/assigned_columns.slt",
     "clauses/insert.slt",
     "late/above_windows.slt",
     "late/held_windows.slt",
@@ -58,6 +59,8 @@ INSERTED = (
 SAMPLED = ("windows/hop.slt", "ranks/top_n.slt")
 # Smallest number of queries that run without Spark
 MIN_IN_PROCESS = {
+    "clauses/assigned_columns.slt": 3,
+    "clauses/casts.slt": 10,
     "clauses/without_windows.slt": 24,
     "files/by_path.slt": 8,
     "files/messy.slt": 20,
