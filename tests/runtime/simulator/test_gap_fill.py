@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import replace
 from itertools import chain
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from runtime.errors import AnalysisError
-from runtime.plan.streams import StreamFillStep
 from runtime.refusal import Refusal
 from runtime.simulator.check import disagreement
 from runtime.simulator.compare import difference
@@ -146,72 +143,6 @@ def test_filled_windows_are_in_windows_above_them():
     check(stream(above, rows, settings=FOREVER), 0)
 
 
-# Windows of months and days, and the number of days between rows
-CALENDARS = {
-    "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MONTH)": 45,
-    "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MONTH, INTERVAL '3' MONTH)": 70,
-    "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '3' MONTH, INTERVAL '1' YEAR)": 200,
-    "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '7' DAY, INTERVAL '3' DAY)": 12,
-}
-
-
-@pytest.mark.parametrize("window", CALENDARS)
-def test_calendar_windows(window):
-    days = CALENDARS[window]
-    rows = [
-        (-3 * days * 86_400_000, "a", 1, 0.5),
-        (0, "b", 2, None),
-        (days * 86_400_000, "a", 3, 0.5),
-        (3 * days * 86_400_000, "b", 4, 0.5),
-    ]
-    first, last = times(-days * 86_400, 5 * days * 86_400)
-    sql = filled(window, f" FROM {first} TO {last}")
-    of = stream(sql, rows, settings=FOREVER)
-    assert any(row["n"] == 0 for row in of.defined(of.order).rows)
-    check(of, 0)
-
-
-CLOCK_WINDOWS = {
-    "tumble": "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)",
-    "hop": "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '2' HOURS)",
-    "cumulate": "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '6' HOURS)",
-}
-
-
-def on_the_clock_of_los_angeles(of):
-    """Return a stream whose times are the wall clock of instants in Los Angeles."""
-    parts = []
-    for part in of.query.parts:
-        step = part.step
-        mode = replace(step.input.mode, time_zone="America/Los_Angeles")
-        step = replace(step, input=replace(step.input, mode=mode))
-        if isinstance(step, StreamFillStep):
-            step = replace(step, filling=replace(step.filling, is_of_instants=True))
-        parts.append(replace(part, step=step))
-    return replace(of, query=replace(of.query, parts=tuple(parts)))
-
-
-# The clock shows no time from 02:00 to 03:00 on 10 March 2024, and from 01:00 to 02:00 twice on
-# 3 November.
-@pytest.mark.variants(3)
-@pytest.mark.parametrize("day", [dt.datetime(2024, 3, 10), dt.datetime(2024, 11, 3)])  # noqa: DTZ001
-@pytest.mark.parametrize("window", CLOCK_WINDOWS)
-def test_windows_that_the_clock_skips_are_not_added(window, day):
-    hours = [(day - START) // dt.timedelta(hours=1) + hour for hour in (0, 4, 7)]
-    rows = [(hour * 3_600_000, key, 1, 0.5) for hour, key in zip(hours, "aba", strict=True)]
-    sql = filled(CLOCK_WINDOWS[window], f" TO TIMESTAMP '{day + dt.timedelta(hours=9)}'")
-    of = stream(sql, rows, settings=FOREVER)
-    expected = of.defined(of.order).rows
-    skipped = dt.datetime(2024, 3, 10, 2), dt.datetime(2024, 3, 10, 3)  # noqa: DTZ001
-    rows = [row for row in expected if (row["window_start"], row["window_end"]) != skipped]
-    # only TUMBLE has a window without any time that the clock shows
-    assert len(expected) - len(rows) == (window == "tumble" and day.month == 3)
-    on_clock = on_the_clock_of_los_angeles(of)
-    for seed in range(2):
-        mismatch = disagreement(on_clock, of.history(seed), rows, seed)
-        assert mismatch is None, mismatch
-
-
 def emitted(of, rows: list[tuple], *cuts: int) -> list[list[tuple]]:
     """Return (key, end in seconds, n) of each micro-batch, sorted."""
     return [
@@ -291,31 +222,6 @@ def test_gap_fill_of_windows_and_the_clause_are_one_operator():
     assert operators_of(function) == operators_of(clause)
 
 
-REFUSED = {
-    ROWS.format("FILL => (v = LINEAR)"): "LINEAR needs the next value, which a stream",
-    ROWS.format(f"FROM => {times(0)[0]}, TO => {times(9)[0]}, KEYS => (SELECT 'a')"): "KEYS of "
-    "GAP_FILL is not supported on a stream, which forgets keys without rows",
-    filled(
-        "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY, INTERVAL '1' MONTH)"
-    ): "does not support CUMULATE of months by days",
-    "SELECT window_end, MAX(n) AS n FROM ("
-    + filled(WINDOWS["tumble"], f" FROM {times(0)[0]}")
-    + ") GROUP BY window_start, window_end": "with FROM, filled windows of a stream cannot be "
-    "aggregated, ranked or joined",
-    "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY n "
-    "DESC) AS r FROM ("
-    + filled(WINDOWS["tumble"], f" FROM {times(0)[0]}")
-    + ")) WHERE r <= 2": "with FROM, filled windows of a stream cannot be aggregated, ranked",
-}
-
-
-@pytest.mark.parametrize("sql", REFUSED)
-def test_unsupported_fill_on_streams_is_refused(sql):
-    with pytest.raises(AnalysisError, match=REFUSED[sql]) as refused:
-        simulated(sql)
-    assert refused.value.position is not None
-
-
 @pytest.mark.variants(3)
 @pytest.mark.parametrize("bound", ["window_start", "window_time"])
 @pytest.mark.parametrize("name", ["tumble_offset", "hop", "hop_uneven"])
@@ -343,15 +249,3 @@ def test_gap_fill_over_one_bound_uses_the_windows(name, bound, rows, seed):
     ]
     assert difference(expected, of.batch_rows(of.order)) is None
     check(of, seed)
-
-
-@pytest.mark.parametrize("bound", ["window_start", "window_end", "window_time"])
-def test_gap_fill_over_sessions_is_refused(bound):
-    data = (
-        f"SELECT k, {bound}, COUNT(*) AS n FROM TABLE({WINDOWS['session']}) "
-        "GROUP BY k, window_start, window_end, window_time"
-    )
-    sql = gap_filled(data, 5, "(n = 0)", "")
-    sql = sql.replace("DESCRIPTOR(window_end)", f"DESCRIPTOR({bound})")
-    with pytest.raises(AnalysisError, match="GAP_FILL cannot be combined with SESSION"):
-        simulated(sql)

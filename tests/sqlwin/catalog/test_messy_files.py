@@ -1,4 +1,4 @@
-"""Files as people get them, read by path without Spark: the rows and notes that a person sees."""
+"""Files that are no tables, and totals below the lines from which columns are derived."""
 
 from __future__ import annotations
 
@@ -24,25 +24,6 @@ def session() -> Session:
 def failing() -> Iterator[pytest.ExceptionInfo[SqlwinError]]:
     with pytest.raises(SqlwinError) as caught:
         yield caught
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "columns"),
-    [
-        ("a.log", "ts,x\n2026-01-01 10:00:00,1\n", ["ts", "x"]),
-        ("b.log", '{"ts": "2026-01-01", "x": 1}\n', ["ts", "x"]),
-        ("c.txt", '[{"ts": "2026-01-01", "x": 1}]', ["ts", "x"]),
-        ("d.txt", '[\n {\n  "x": 1}]', ["x"]),
-    ],
-)
-def test_files_without_a_known_suffix_have_the_format_of_their_first_bytes(
-    name: str, text: str, columns: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path(name).write_text(text)
-    (result,) = session().execute(f"DESCRIBE '{name}'")
-    assert [row[0] for row in result.rows] == columns
-    assert result.notes == ()
 
 
 CSV = "save the sheet as CSV (UTF-8) and read that file"
@@ -94,45 +75,6 @@ def test_a_file_that_is_no_table_says_what_to_do(
         session().execute(f"SELECT * FROM '{name}'")
     assert caught.value.message == f"{tmp_path / name} {message}"
     assert caught.value.hint == hint
-
-
-@pytest.mark.parametrize(
-    ("missing", "similar"),
-    [
-        ("sale.csv", "sales.csv"),
-        ("SALES.CSV", "sales.csv"),
-        ("sales.parquet", "sales.csv"),
-        ("aaa.csv", None),
-        ("tables.csv", None),
-        ("us.csv", None),
-    ],
-)
-def test_only_files_of_similar_names_are_suggested(
-    missing: str, similar: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("sales.csv", "months.csv", "ab.csv"):
-        Path(name).write_text("a,b\n1,2\n")
-    with failing() as caught:
-        session().execute(f"SELECT * FROM '{missing}'")
-    expected = (
-        f"did you mean {tmp_path / similar}?" if similar else f"the directory {tmp_path} exists"
-    )
-    assert caught.value.hint == expected
-
-
-def test_available_columns_are_all_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    names = [f"c{i}" for i in range(11)]
-    Path("wide.csv").write_text(f"{','.join(names)}\n{','.join('1' * 11)}\n")
-    reader = session()
-    reader.execute("CREATE TABLE wide WITH ('connector' = 'filesystem', 'path' = 'wide.csv')")
-    with failing() as caught:
-        reader.execute("SELECT nope FROM wide")
-    assert caught.value.hint == f"available columns: {', '.join(f'`{name}`' for name in names)}"
-    with failing() as caught:
-        reader.execute("SELECT nope FROM (SELECT * FROM wide) AS w")
-    assert caught.value.hint == "available columns include: `c0`, `c1`, `c2`, `c3`, `c4`"
 
 
 def test_a_total_below_the_sample_has_a_line_and_the_option(
