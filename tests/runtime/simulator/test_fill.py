@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.errors import AnalysisError
 from runtime.simulator.histories import Arrival, Batch, Crash, Restart, StreamHistory, Write
-from tests.runtime.simulator.queries import START, WINDOWS, simulated, stream
+from tests.runtime.simulator.queries import START, WINDOWS, stream
 
 S = 1_000_000
 FILLED = (
@@ -179,10 +178,3 @@ def test_a_crash_and_a_restart_with_more_tasks_change_nothing(write, is_after):
     steps = (first, crashed, *others[:1], Restart(4), *others[1:])
     again = of.run(StreamHistory(steps, 4, 2))
     assert sorted(rows_of(again), key=str) == sorted(rows_of(of.run(calm)), key=str)
-
-
-def test_linear_is_refused():
-    sql = filled("tumble").partition("FILL (")[0] + "FILL (s = LINEAR)"
-    with pytest.raises(AnalysisError, match="LINEAR needs the next value, which a") as refused:
-        simulated(sql)
-    assert refused.value.position is not None

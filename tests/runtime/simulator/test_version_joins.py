@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from runtime.errors import AnalysisError
 from runtime.refusal import Refusal
 from runtime.simulator.arrivals import cut_at_every_row
 from runtime.simulator.check import disagreement
@@ -183,25 +182,3 @@ def test_other_spellings_of_a_temporal_join(spelling):
     for number in range(4):
         mismatch = disagreement(of, of.history(number), expected.rows, number)
         assert mismatch is None, mismatch
-
-
-REFUSED = {
-    "ON does not compare `k`": ITEMS
-    + "FROM t AS a JOIN u FOR SYSTEM_TIME AS OF a.ts AS b ON a.v = b.v",
-    "has no versions": ITEMS + "FROM u AS a JOIN t FOR SYSTEM_TIME AS OF a.ts AS b ON a.k = b.k",
-    "supports only INNER and LEFT joins": ITEMS + JOIN.format(words="FULL JOIN", more=""),
-    "is not a column of `a`": ITEMS
-    + "FROM t AS a JOIN u FOR SYSTEM_TIME AS OF a.ts + INTERVAL '1' SECOND AS b ON a.k = b.k",
-    "must be the first join": ITEMS
-    + JOIN.format(words="JOIN", more="")
-    + " JOIN u FOR SYSTEM_TIME AS OF a.ts AS c ON a.k = c.k",
-    "with a value of `a`": ITEMS
-    + "FROM t AS a JOIN u FOR SYSTEM_TIME AS OF a.ts AS b ON b.k = 'a'",
-}
-
-
-@pytest.mark.parametrize("message", REFUSED)
-def test_a_temporal_join_that_is_not_supported_is_refused_in_one_line(message):
-    with pytest.raises(AnalysisError, match=message) as caught:
-        joined(REFUSED[message])
-    assert "\n" not in caught.value.message
