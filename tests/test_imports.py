@@ -77,7 +77,7 @@ MAY_IMPORT = {
     "runtime.connectors.registry": ("runtime runtime.connectors runtime.options runtime.spec"),
     "runtime.connectors.kafka": (
         "runtime runtime.connectors runtime.options runtime.frames runtime.scan "
-        "runtime.spec runtime.text confluent_kafka numpy pyarrow pyspark"
+        "runtime.spark runtime.spec runtime.text confluent_kafka numpy pyarrow pyspark"
     ),
     "runtime.connectors.postgres": (
         "runtime runtime.compute runtime.connectors runtime.options runtime.frames "

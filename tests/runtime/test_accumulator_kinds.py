@@ -18,8 +18,11 @@ KINDS = {
     for name, value in vars(aggregates).items()
     if isinstance(value, type) and issubclass(value, Accumulator)
 }
-# Modules that fill and merge the columns of each kind. Others ask the accumulator.
+# Modules that fill and merge the columns of each kind, in Arrow or as SQL. Others ask the
+# accumulator.
 KERNELS = {
+    "planner/lowering/sql/partials.py",
+    "planner/lowering/sql/windows.py",
     "runtime/compute/accumulators/__init__.py",
     "runtime/compute/kernels/partials.py",
     "runtime/compute/values/distinct.py",

@@ -21,9 +21,9 @@ _JAVA_OF_SPARK_4 = 21
 _ANSWER_SECONDS = 20
 # java version "1.8.0_291", openjdk version "17.0.15" 2025-04-15, openjdk version "24-ea"
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
-_WAYS_OUT = (
-    f"{install_hint('java')}, or: apt install openjdk-17-jre-headless (Debian, Ubuntu), "
-    "brew install openjdk@17 (macOS), conda install openjdk=17"
+_JAVA_17 = (
+    "apt install openjdk-17-jre-headless (Debian, Ubuntu), brew install openjdk@17 (macOS), "
+    "conda install openjdk=17"
 )
 
 
@@ -66,8 +66,10 @@ def find_java() -> JavaRuntime:
         else:
             return JavaRuntime(executable, version, bundled)
     reason = "; ".join(refused) or "JAVA_HOME is not set, and PATH has no java"
-    needed = f"Java {OLDEST_JAVA} or later" if has(JAVA_21) else f"Java {OLDEST_JAVA} and not 21"
-    raise SetupError(f"Spark requires {needed}: {reason}", hint=_WAYS_OUT)
+    needed, hint = f"{OLDEST_JAVA}, not 21 or later", _JAVA_17
+    if has(JAVA_21):
+        needed, hint = f"{OLDEST_JAVA} or later", f"{install_hint('java')}, or: {_JAVA_17}"
+    raise SetupError(f"Spark requires Java {needed}: {reason}", hint=hint)
 
 
 def java_version(executable: Path) -> int | None:
