@@ -16,8 +16,8 @@ from tests.fuzz.windows import local_us
 @pytest.mark.parametrize(
     ("seeds", "runs_all"),
     [
-        (range(40), False),
-        pytest.param(range(40, 200), False, marks=pytest.mark.long),
+        (range(25), False),
+        pytest.param(range(25, 200), False, marks=pytest.mark.long),
         pytest.param(range(200, 800), False, marks=pytest.mark.slow),
         *(
             pytest.param(range(n, n + 1_000), True, marks=pytest.mark.slow)

@@ -39,7 +39,6 @@ WITH_QUERIES = tuple(
 SHAPES = "windows/shapes.slt"
 # Files that run on Spark by default, too. Queries that need no Spark run without it by default
 ON_SPARK = (
-    "aggregates/batch_only.slt",
     "clauses/order_and_limit.slt",
     "refusals/aggregations.slt",
 )
