@@ -28,7 +28,7 @@ BY_TYPE = ("flink", "time")
 FOLDERS = ("aggregates", "clauses", "joins", "late", "ranks", "windows")
 LONG = ("clauses", "joins", "windows")
 # Clauses that are rewritten by the columns or types of their parts: each part is a question
-WITH_MORE = ("clauses/arrays_and_maps.slt", "joins/as_of.slt")
+WITH_MORE = ("clauses/arrays_and_maps.slt", "joins/as_of.slt", "joins/versions.slt")
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def test_an_unbounded_stream_is_read_row_by_row_refused_as_a_whole_and_traced(
     ):
         with pytest.raises(psycopg.errors.FeatureNotSupported, match="an unbounded stream"):
             client.execute("SELECT id FROM endless")
-        assert client.execute("SHOW TABLES").fetchall() == [("endless",)]
+        assert ("endless",) in client.execute("SHOW TABLES").fetchall()
 
     # OpenLineage
     events = Events()
