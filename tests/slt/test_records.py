@@ -58,6 +58,7 @@ INSERTED = (
 SAMPLED = ("windows/hop.slt", "ranks/top_n.slt")
 # Smallest number of queries that run without Spark
 MIN_IN_PROCESS = {
+    "aggregates/percentiles.slt": 5,
     "clauses/assigned_columns.slt": 3,
     "clauses/casts.slt": 10,
     "clauses/without_windows.slt": 24,

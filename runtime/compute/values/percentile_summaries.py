@@ -76,9 +76,9 @@ def merge_summaries(groups: Groups, lists: pa.ListArray, accuracy: int) -> pa.Li
 
 
 def _order(group: Int64Array, values: pa.Array, accuracy: int) -> Int64Array:
-    """Return the order by group, and also by value if a group has too many to keep all.
+    """Return the order by group. If a group must be reduced, its values are sorted, too.
 
-    Every value of the other groups has a weight of 1 and no spread, whatever the order.
+    Values that all stay need no order: each counts once.
     """
     if (np.bincount(group) > 2 * accuracy).any():
         return np.lexsort((ranks(values)[0], group))

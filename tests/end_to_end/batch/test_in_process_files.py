@@ -1,4 +1,4 @@
-"""Which queries over files this process computes, and what it says about the others."""
+"""Queries over files run in this process, or EXPLAIN gives the reason why Spark runs them."""
 
 from __future__ import annotations
 
