@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from sqlglot import exp
 
@@ -141,9 +142,13 @@ class RelationLowering:
     ) -> FileSource | SplitTable:
         """Return the files of a table, or the table, with some columns."""
         scan = relation.scan
-        # Any column serves to count rows.
-        wanted = columns or tuple(c for c in scan.schema if is_flat_type(c.type))[:1]
+        # Any column of the table serves to count rows.
+        stored = (made for made in scan.of_table.values() if isinstance(made, ColumnRef))
+        flat = (Column(c.name, c.type) for c in stored if is_flat_type(c.type))
+        wanted = columns or tuple(islice(flat, 1))
         source = self.catalog.scan_source(scan.table, wanted, scan.filters)
+        if not wanted and not isinstance(source, TextSource):
+            refuse("the rows are counted, and every column of the table is nested")
         if isinstance(source, SplitTable):
             if not source.is_read_in_process:
                 refuse(f"Spark reads {'.'.join(scan.table)}")

@@ -185,3 +185,24 @@ def test_a_limit_does_not_read_all_rows(tmp_path: Path) -> None:
     (result,) = session.execute(f"SELECT x FROM '{tmp_path}/a.parquet' LIMIT 5")
     assert result.to_arrow().num_rows == 5
     assert result.scan_counts is not None and 5 <= result.scan_counts.rows_read() < 3_000_000
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([[1], [2], None]),
+        pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int64())),
+        pa.array([{"x": [1]}, {"x": None}, None]),
+    ],
+    ids=["array", "map", "struct"],
+)
+def test_rows_of_nested_columns_alone_are_counted(
+    column: pa.Array, fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    pq.write_table(pa.table({"x": column}), tmp_path / "a.parquet")
+    fresh_session.execute(f"SET '{SETTING}' = '1 gb'")
+    for sql in ("SELECT COUNT(*) AS n", "SELECT SUM(n) AS n FROM (SELECT 1 AS n"):
+        (result,) = fresh_session.execute(
+            f"{sql} FROM '{tmp_path}/a.parquet'" + ")" * sql.count("(SELECT")
+        )
+        assert result.to_arrow().to_pylist() == [{"n": 3}]
