@@ -18,7 +18,7 @@ versions:
 goldens:
 	python -m pytest -q tests/explain tests/errors tests/queries tests/docs tests/slt --slow --update-goldens
 reference:
-	python -m sqlwin.cli.reference docs
+	python -m tests.docs.reference docs
 bench:
 	python -m tests.bench
 check: style types test

@@ -277,8 +277,8 @@ MAY_IMPORT = {
         "pygments rich"
     ),
     "sqlwin.cli": (
-        "planner.explain planner.sql runtime runtime.compute runtime.functions runtime.options "
-        "runtime.spark runtime.spark.start_workers runtime.spec sqlwin sqlwin.config "
+        "planner.explain planner.sql runtime runtime.compute runtime.functions "
+        "runtime.spark runtime.spark.start_workers runtime.spec sqlwin "
         "sqlwin.console sqlwin.control sqlwin.display sqlwin.engine sqlwin.execution "
         "sqlwin.help sqlwin.parts sqlwin.repl sqlwin.result sqlwin.session sqlwin.statements "
         "click py4j pyarrow pyspark rich"

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from sqlwin.cli.app import main
-from sqlwin.cli.reference import commands_of
 from sqlwin.config.config import Config
+from tests.docs.reference import commands_of
 from tests.goldens import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

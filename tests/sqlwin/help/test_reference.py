@@ -17,13 +17,6 @@ from runtime.options.checks import Option
 from runtime.options.formats import FLINK_OPTIONS
 from runtime.windows import FUNCTIONS as FUNCTIONS_IN_FROM
 from sqlwin.cli.app import main
-from sqlwin.cli.reference import (
-    ENVIRONMENT,
-    _leaf_commands,
-    _option_records,
-    reference,
-    with_source,
-)
 from sqlwin.config.settings import SETTINGS
 from sqlwin.help import pictures
 from sqlwin.help.connectors import CONNECTORS, FORMAT_OPTIONS, options_of, values_of
@@ -33,6 +26,13 @@ from sqlwin.help.pictures import picture
 from sqlwin.parser.signatures import SIGNATURES, usage
 from sqlwin.repl.completion import words
 from sqlwin.statements.parse import parse_statement
+from tests.docs.reference import (
+    ENVIRONMENT,
+    _leaf_commands,
+    _option_records,
+    reference,
+    with_source,
+)
 from tests.goldens import ROOT
 
 TEXT = "\n".join(path.read_text() for path in sorted((ROOT / "docs").glob("reference*.md")))
@@ -211,7 +211,7 @@ def test_every_environment_variable_is_documented():
     for package in ("sqlwin", "planner", "runtime"):
         for path in (ROOT / package).rglob("*.py"):
             used |= set(re.findall(r'"(SQLWIN_[A-Z_]+)"', path.read_text()))
-    assert sorted(used - named) == [], "ENVIRONMENT of sqlwin/cli/reference.py lacks them"
+    assert sorted(used - named) == [], "ENVIRONMENT of tests/docs/reference.py lacks them"
 
 
 def test_pictures_draw_the_windows_of_the_definitions():

@@ -1,4 +1,4 @@
-"""Text of docs/reference*.md, written by `make reference`.
+"""Text of docs/reference*.md: `python -m tests.docs.reference docs`, or `make reference`.
 
 The pages are generated from tables in the program: commands and their options, backslash commands,
 settings, connectors, functions. A test compares the files with these tables. In the other pages,
@@ -389,7 +389,7 @@ _PAGES: dict[str, tuple[str, tuple[Callable[[], Iterator[str]], ...]]] = {
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m sqlwin.cli.reference DIRECTORY")
+        sys.exit("usage: python -m tests.docs.reference DIRECTORY")
     directory = Path(sys.argv[1])
     for page, text in reference().items():
         (directory / page).write_text(text)
