@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from inspect import Signature
 from itertools import count
 from typing import TYPE_CHECKING, TypeGuard
 
@@ -217,71 +218,31 @@ def _interval(name: str, length: Length) -> str:
     )
 
 
-def tumble_rows(
+def windowed_rows(
+    kind: str,
+    parameters: Signature,
     data: DataFrame,
     time: str,
-    size: Length,
-    offset: Length | None = None,
-    *,
+    *lengths: Length | None,
     watermark: str | None = None,
+    **named: Length | None,
 ) -> WindowedDataFrame:
-    """Return the rows of a DataFrame in TUMBLE windows.
+    """Return the rows of a DataFrame in windows.
 
     Args:
+        kind: `TUMBLE`, `HOP`, `CUMULATE` or `SESSION`.
+        parameters: Lengths of its windows.
         data: Batch or streaming DataFrame.
         time: Its time column.
-        size: Size of the windows.
-        offset: Shift of their starts.
+        lengths: Values of `parameters` in their order.
         watermark: Watermark delay of a streaming DataFrame, such as `5 seconds`.
+        named: Values of `parameters` by name.
 
     Raises:
+        TypeError: A length is missing or unknown.
         SqlwinError: The time column does not exist, or a streaming DataFrame has no watermark.
     """
-    return _windowed(data, "TUMBLE", time, {"size": size, "offset": offset}, watermark)
-
-
-def hop_rows(
-    data: DataFrame,
-    time: str,
-    slide: Length,
-    size: Length,
-    offset: Length | None = None,
-    *,
-    watermark: str | None = None,
-) -> WindowedDataFrame:
-    """Return the rows of a DataFrame in HOP windows; see `tumble_rows`."""
-    lengths = {"slide": slide, "size": size, "offset": offset}
-    return _windowed(data, "HOP", time, lengths, watermark)
-
-
-def cumulate_rows(
-    data: DataFrame,
-    time: str,
-    step: Length,
-    size: Length,
-    offset: Length | None = None,
-    *,
-    watermark: str | None = None,
-) -> WindowedDataFrame:
-    """Return the rows of a DataFrame in CUMULATE windows; see `tumble_rows`."""
-    lengths = {"step": step, "size": size, "offset": offset}
-    return _windowed(data, "CUMULATE", time, lengths, watermark)
-
-
-def session_rows(
-    data: DataFrame, time: str, gap: Length, *, watermark: str | None = None
-) -> WindowedDataFrame:
-    """Return the rows of a DataFrame in SESSION windows; see `tumble_rows`."""
-    return _windowed(data, "SESSION", time, {"gap": gap}, watermark)
-
-
-def _windowed(
-    data: DataFrame,
-    kind: str,
-    time: str,
-    lengths: Mapping[str, Length | None],
-    watermark: str | None,
-) -> WindowedDataFrame:
+    bound = parameters.bind(*lengths, **named).arguments
     refuse_pipeline_definition()
     if data.isStreaming and watermark is None:
         raise AnalysisError(
@@ -295,5 +256,5 @@ def _windowed(
         table, data, time_column=time, watermark=watermark if data.isStreaming else None
     )
     SessionControl(session).leave_spark()
-    given = {name: length for name, length in lengths.items() if length is not None}
+    given = {name: length for name, length in bound.items() if length is not None}
     return WindowedDataFrame(session, table, kind, time, given)

@@ -111,11 +111,7 @@ def tumble(*args: Any, **options: Any) -> Assigner | WindowedDataFrame:
         AnalysisError: A duration cannot be parsed or makes no valid window. The functions below
             raise it too.
     """
-    if _is_over_rows(args, options):
-        from sqlwin.windowed import tumble_rows
-
-        return tumble_rows(*args, **options)
-    return _tumble(*args, **options)
+    return _assigner_or_rows("TUMBLE", _tumble, args, options)
 
 
 @overload
@@ -136,11 +132,7 @@ def hop(
 
 def hop(*args: Any, **options: Any) -> Assigner | WindowedDataFrame:
     """Return an assigner for HOP windows, or the rows of a DataFrame in them."""
-    if _is_over_rows(args, options):
-        from sqlwin.windowed import hop_rows
-
-        return hop_rows(*args, **options)
-    return _hop(*args, **options)
+    return _assigner_or_rows("HOP", _hop, args, options)
 
 
 @overload
@@ -164,11 +156,7 @@ def cumulate(*args: Any, **options: Any) -> Assigner | WindowedDataFrame:
 
     The assigner emits no windows without rows.
     """
-    if _is_over_rows(args, options):
-        from sqlwin.windowed import cumulate_rows
-
-        return cumulate_rows(*args, **options)
-    return _cumulate(*args, **options)
+    return _assigner_or_rows("CUMULATE", _cumulate, args, options)
 
 
 @overload
@@ -190,11 +178,7 @@ def session(*args: Any, **options: Any) -> Assigner | WindowedDataFrame:
 
     The assigner's `gap` may be a function of the row.
     """
-    if _is_over_rows(args, options):
-        from sqlwin.windowed import session_rows
-
-        return session_rows(*args, **options)
-    return _session(*args, **options)
+    return _assigner_or_rows("SESSION", _session, args, options)
 
 
 def everything() -> Assigner:
@@ -202,9 +186,23 @@ def everything() -> Assigner:
     return GlobalAssigner()
 
 
-def _is_over_rows(args: tuple[Any, ...], options: dict[str, Any]) -> bool:
-    """Return whether the arguments have a time column, which only rows have."""
-    return len(args) > 3 or "data" in options or (bool(args) and hasattr(args[0], "sparkSession"))
+def _assigner_or_rows(
+    kind: str,
+    assigner: Callable[..., Assigner],
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+) -> Assigner | WindowedDataFrame:
+    """Return the assigner of the arguments, or the rows if they have a time column."""
+    is_over_rows = (
+        len(args) > 3 or "data" in options or (bool(args) and hasattr(args[0], "sparkSession"))
+    )
+    if not is_over_rows:
+        return assigner(*args, **options)
+    from inspect import signature
+
+    from sqlwin.windowed import windowed_rows
+
+    return windowed_rows(kind, signature(assigner), *args, **options)
 
 
 def _tumble(size: Length, offset: Length | None = None) -> Assigner:
