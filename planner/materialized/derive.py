@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from planner.arrow.partials import LocalExpressions
 from planner.materialized.form import (
@@ -22,8 +21,6 @@ from runtime.refusal import refuse
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, columns_of, terms_of
 from runtime.spec.materialized import LocalForm, SlicePartial
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)

@@ -24,11 +24,10 @@ import pyarrow as pa
 
 from runtime.compute.arrow.blobs import from_blobs
 from runtime.compute.counters import count_into
-from runtime.frames.scan_counts import new_accumulator
+from runtime.frames.scan_counts import LastWins, new_accumulator
 from runtime.spark.private import unless_missing
 
 if TYPE_CHECKING:
-    from pyspark import AccumulatorParam
     from pyspark.sql import DataFrame, Observation, SparkSession
 
 ArrowFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -193,26 +192,6 @@ def _observed_rows(observation: Observation) -> int | None:
     if not unless_missing("row counts of Spark's operators are not available", is_known, False):
         return None
     return int(observation.get["rows"])
-
-
-# PySpark calls only these two methods, so a parameter may be of any class
-if TYPE_CHECKING:
-    _RecordsParam = AccumulatorParam[_Records]
-else:
-    _RecordsParam = object
-
-
-class LastWins(_RecordsParam):
-    """Merge of task reports, in which a retried task replaces its earlier report."""
-
-    def zero(self, value: _Records) -> _Records:
-        """Return an empty report."""
-        return {}
-
-    def addInPlace(self, value1: _Records, value2: _Records) -> _Records:
-        """Merge two reports; `value2` wins for tasks in both."""
-        value1.update(value2)
-        return value1
 
 
 def measure_stage(function: ArrowFunction, label: str, records: Any) -> ArrowFunction:

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -32,24 +32,28 @@ def new_accumulator(context: SparkContext, zero: T, param: AccumulatorParam[T]) 
         return context.accumulator(zero, param)
 
 
-# (scan number, split number) -> (rows, rows without a time)
-_Counts = dict[tuple[int, int], tuple[int, int]]
-
-
 # PySpark calls only these two methods, so a parameter may be of any class
 if TYPE_CHECKING:
-    _CountsParam = AccumulatorParam[_Counts]
+    _DictParam = AccumulatorParam[dict[Any, Any]]
 else:
-    _CountsParam = object
+    _DictParam = object
 
 
-class _LastCounts(_CountsParam):
-    def zero(self, value: _Counts) -> _Counts:
+class LastWins(_DictParam):
+    """Merge of task reports by key, in which a retried task replaces its earlier report."""
+
+    def zero(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        """Return an empty report."""
         return {}
 
-    def addInPlace(self, value1: _Counts, value2: _Counts) -> _Counts:
+    def addInPlace(self, value1: dict[Any, Any], value2: dict[Any, Any]) -> dict[Any, Any]:
+        """Merge two reports; `value2` wins for keys in both."""
         value1.update(value2)
         return value1
+
+
+# (scan number, split number) -> (rows, rows without a time)
+_Counts = dict[tuple[int, int], tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class ScanCounts:
 
     @cached_property
     def _accumulator(self) -> Accumulator[_Counts]:
-        return new_accumulator(self._spark.sparkContext, {}, _LastCounts())
+        return new_accumulator(self._spark.sparkContext, {}, LastWins())
 
     def counter(self) -> ScanCounter:
         """Return a counter for another scan."""

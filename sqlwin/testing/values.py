@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from runtime.compute.arrow.types import spark_type
 
-_DATE = re.compile(r"(-?\d{4,6})-(\d\d)-(\d\d)")
 _TIME = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WALL_EPOCH = _EPOCH.replace(tzinfo=None)

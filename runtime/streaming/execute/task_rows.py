@@ -26,7 +26,6 @@ from runtime.streaming.status import STATUS, STATUS_DDL
 from runtime.streaming.task import KeyGroupTask, TaskSpec
 from runtime.streaming.watermarks import advances_with_clock, is_idle
 
-_MS = 1_000
 # Smaller blobs of windows are not worth compressing
 _WORTH_COMPRESSING = 1 << 16
 

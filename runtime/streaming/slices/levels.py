@@ -39,9 +39,6 @@ from runtime.windows.tumble import Tumble
 
 _NO_ENDS: Int64Array = np.zeros(0, np.int64)
 
-# Sets of readers are bits of an int64
-MAX_READERS = 62
-
 
 @dataclass(frozen=True)
 class SharedSpec:

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from runtime.compute.arrow.blobs import to_blob
 from runtime.compute.counters import count, count_into
-from runtime.frames.meter import LastWins, measure_stage
+from runtime.frames.meter import measure_stage
+from runtime.frames.scan_counts import LastWins
 
 
 class Records:
