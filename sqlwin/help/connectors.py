@@ -6,13 +6,12 @@ test compares `can` with the connectors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 
 from runtime.installing import install_command
 from runtime.options import known
-from runtime.options.checks import switch
+from runtime.options.checks import Option, switch
 from runtime.options.formats import FLINK_OPTIONS, FORMATS
 from runtime.options.known import Options
 from runtime.options.lookup import LOOKUP
@@ -23,26 +22,6 @@ ABILITIES = ("reads", "streams", "writes")
 
 
 @dataclass(frozen=True)
-class OptionHelp:
-    """An option of a connector.
-
-    Attributes:
-        name: Name as written. `<field>` stands for the name of a column.
-        doc: Description in one line.
-        values: Possible values, if they are few.
-        required: Whether a table needs the option.
-        has_effect: Whether the option has an effect. Others are accepted so that Flink's scripts
-            run.
-    """
-
-    name: str
-    doc: str
-    values: tuple[str, ...] = ()
-    required: bool = False
-    has_effect: bool = True
-
-
-@dataclass(frozen=True)
 class ConnectorHelp:
     """A connector.
 
@@ -50,57 +29,50 @@ class ConnectorHelp:
         name: Value of 'connector'.
         summary: Description in one line.
         can: ABILITIES of its tables.
-        options: Options of its tables.
+        options: Options of its tables by name. `<field>` stands for the name of a column.
         example: Statement that creates a table.
     """
 
     name: str
     summary: str
     can: tuple[str, ...]
-    options: tuple[OptionHelp, ...]
+    options: Options
     example: str
 
 
-def _option_help(options: Options, prefix: str = "") -> Iterator[OptionHelp]:
-    """Yield the options that have help. The others are alternative spellings."""
-    for name, option in options.items():
-        if option.doc:
-            yield OptionHelp(
-                prefix + name, option.doc, option.values, option.required, option.has_effect
-            )
+def _with_help(options: Options, prefix: str = "") -> Options:
+    """Return the options that have help. The others are alternative spellings."""
+    return {prefix + name: option for name, option in options.items() if option.doc}
 
 
 # Options of all tables that can be streams
-STREAM_OPTIONS_HELP = (
-    OptionHelp(LATE_ROWS, "side output for late rows: a table, or drop (default)"),
-    OptionHelp(
-        IDLE_ADVANCE,
+STREAM_OPTIONS: Options = {
+    LATE_ROWS: Option("side output for late rows: a table, or drop (default)"),
+    IDLE_ADVANCE: Option(
         "time without rows of all sources after which the watermark advances with the clock; "
-        "0: never",
+        "0: never"
     ),
-)
+}
 # Options of all tables that can be bounded
-LOOKUP_OPTIONS_HELP = tuple(_option_help(LOOKUP))
+LOOKUP_OPTIONS = _with_help(LOOKUP)
 
 
 # Options of a file format, by format
-FORMAT_OPTIONS: Mapping[str, tuple[OptionHelp, ...]] = {
-    "csv": (
-        *_option_help(FLINK_OPTIONS["csv"]),
-        *_option_help({"header": switch("whether the first line contains the column names")}),
-    ),
-    "json": tuple(_option_help(FLINK_OPTIONS["json"])),
-    "text": tuple(_option_help(FLINK_OPTIONS["text"])),
+FORMAT_OPTIONS: Mapping[str, Options] = {
+    "csv": {
+        **_with_help(FLINK_OPTIONS["csv"]),
+        "header": switch("whether the first line contains the column names"),
+    },
+    "json": _with_help(FLINK_OPTIONS["json"]),
+    "text": _with_help(FLINK_OPTIONS["text"]),
 }
 
 
-def _connector(
-    name: str, summary: str, can: str, options: Iterator[OptionHelp], example: str
-) -> ConnectorHelp:
+def _connector(name: str, summary: str, can: str, options: Options, example: str) -> ConnectorHelp:
     words = tuple(can.split())
-    shared = STREAM_OPTIONS_HELP if "streams" in words else ()
-    lookup = LOOKUP_OPTIONS_HELP if "reads" in words else ()
-    return ConnectorHelp(name, summary, words, (*options, *shared, *lookup), example)
+    shared = STREAM_OPTIONS if "streams" in words else {}
+    lookup = LOOKUP_OPTIONS if "reads" in words else {}
+    return ConnectorHelp(name, summary, words, {**options, **shared, **lookup}, example)
 
 
 CONNECTORS: Mapping[str, ConnectorHelp] = {
@@ -110,7 +82,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "filesystem",
             "files, directories and globs of Parquet, CSV, JSON, ORC, Avro or text",
             "reads streams writes",
-            _option_help(known.FILESYSTEM),
+            _with_help(known.FILESYSTEM),
             """CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet'
@@ -120,7 +92,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "delta",
             f"Delta Lake tables; needs the package deltalake: {install_command('lake')}",
             "reads streams writes",
-            _option_help(known.DELTA),
+            _with_help(known.DELTA),
             """CREATE TABLE trips WITH (
   'connector' = 'delta',
   'path' = 'lake/trips'
@@ -130,7 +102,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "iceberg",
             f"Apache Iceberg tables; needs the package pyiceberg: {install_command('lake')}",
             "reads streams writes",
-            _option_help(known.ICEBERG),
+            _with_help(known.ICEBERG),
             """CREATE TABLE trips WITH (
   'connector' = 'iceberg', 'catalog-type' = 'sql',
   'uri' = 'sqlite:///lake/catalog.db', 'catalog-table' = 'db.trips'
@@ -140,9 +112,10 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "datagen",
             "generated rows; the same seed gives the same rows",
             "reads streams",
-            chain(
-                _option_help(known.DATAGEN), _option_help(known.DATAGEN_FIELD, "fields.<field>.")
-            ),
+            {
+                **_with_help(known.DATAGEN),
+                **_with_help(known.DATAGEN_FIELD, "fields.<field>."),
+            },
             """CREATE TABLE bids (
   ts TIMESTAMP(3), price DOUBLE, item STRING
 ) WITH (
@@ -154,7 +127,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "kafka",
             "Apache Kafka topics",
             "reads streams writes",
-            _option_help(known.KAFKA),
+            _with_help(known.KAFKA),
             """CREATE TABLE bids (
   ts TIMESTAMP(3), item STRING, price DOUBLE,
   WATERMARK FOR ts AS ts - INTERVAL '5' SECONDS
@@ -168,7 +141,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "upsert-kafka",
             "Kafka topics with one row per PRIMARY KEY: updates, and tombstones for deleted rows",
             "reads writes",
-            _option_help(known.UPSERT_KAFKA),
+            _with_help(known.UPSERT_KAFKA),
             """CREATE TABLE totals (
   item STRING, window_end TIMESTAMP(3), n BIGINT,
   PRIMARY KEY (item, window_end) NOT ENFORCED
@@ -183,7 +156,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "PostgreSQL tables, read and updated by PRIMARY KEY; needs psycopg: "
             f"{install_command('postgres')}",
             "reads writes",
-            _option_help(known.POSTGRES),
+            _with_help(known.POSTGRES),
             """CREATE TABLE totals (
   item STRING, window_end TIMESTAMP(3), n BIGINT,
   PRIMARY KEY (item, window_end) NOT ENFORCED
@@ -196,7 +169,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "jdbc",
             "the same as postgres, with the options of Flink's JDBC connector",
             "reads writes",
-            _option_help(known.POSTGRES),
+            _with_help(known.POSTGRES),
             """CREATE TABLE totals (
   item STRING, window_end TIMESTAMP(3), n BIGINT,
   PRIMARY KEY (item, window_end) NOT ENFORCED
@@ -209,7 +182,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "nexmark",
             "persons, auctions and bids of the Nexmark benchmark, generated by event number",
             "reads streams",
-            _option_help(known.NEXMARK),
+            _with_help(known.NEXMARK),
             """CREATE TABLE nexmark (
   event_type INT,
   bid ROW<auction BIGINT, price BIGINT, `dateTime` TIMESTAMP(3)>,
@@ -220,7 +193,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "socket",
             "lines from a TCP server, for experiments",
             "reads streams",
-            _option_help(known.SOCKET),
+            _with_help(known.SOCKET),
             """CREATE TABLE lines (line STRING) WITH (
   'connector' = 'socket', 'hostname' = 'localhost', 'port' = '9999'
 );""",
@@ -229,14 +202,14 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "memory",
             "rows in the session's memory, for inspection and tests",
             "reads writes",
-            _option_help({}),
+            {},
             """CREATE TABLE kept (item STRING, n BIGINT) WITH ('connector' = 'memory');""",
         ),
         _connector(
             "spark",
             "any Spark data source, with its own options",
             "reads streams writes",
-            _option_help(known.SPARK),
+            _with_help(known.SPARK),
             """CREATE TABLE orders WITH (
   'connector' = 'spark', 'format' = 'jdbc',
   'url' = 'jdbc:postgresql://host/db', 'dbtable' = 'orders'
@@ -246,36 +219,35 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "print",
             "sink that prints rows in Flink's format; TIMESTAMP_LTZ in the session's time zone",
             "writes",
-            _option_help(known.PRINT),
+            _with_help(known.PRINT),
             """CREATE TABLE printed (item STRING, n BIGINT) WITH ('connector' = 'print');""",
         ),
         _connector(
             "blackhole",
             "sink that discards rows",
             "writes",
-            _option_help({}),
+            {},
             """CREATE TABLE nowhere (item STRING, n BIGINT) WITH ('connector' = 'blackhole');""",
         ),
     )
 }
 
 
-def options_of(options: Mapping[str, str]) -> tuple[OptionHelp, ...]:
+def options_of(options: Mapping[str, str]) -> Options:
     """Return the options that can be added to `options` (lower-case names to values)."""
     if "connector" not in options:
-        return (
-            OptionHelp("connector", "type of the table's source or sink", tuple(CONNECTORS), True),
-        )
+        kind = "type of the table's source or sink"
+        return {"connector": Option(kind, values=tuple(CONNECTORS), required=True)}
     connector = CONNECTORS.get(options["connector"].lower())
     if connector is None:
-        return ()
+        return {}
     if connector.name != "filesystem":
         return connector.options
     path = options.get("path", "").lower()
     format_ = options.get("format", "").lower() or next(
         (name for name in FORMATS if path.endswith("." + name)), ""
     )
-    return (*connector.options, *FORMAT_OPTIONS.get(format_, ()))
+    return {**connector.options, **FORMAT_OPTIONS.get(format_, {})}
 
 
 def values_of(name: str, options: Mapping[str, str]) -> tuple[str, ...]:
@@ -285,4 +257,5 @@ def values_of(name: str, options: Mapping[str, str]) -> tuple[str, ...]:
     parts = name.split(".")
     if parts[0] == "fields" and len(parts) > 2:
         name = f"fields.<field>.{parts[-1]}"
-    return next((o.values for o in options_of(options) if o.name.lower() == name), ())
+    known = options_of(options).items()
+    return next((option.values for of, option in known if of.lower() == name), ())

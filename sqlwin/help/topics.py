@@ -76,9 +76,9 @@ def _statement_text(item: StatementHelp) -> str:
 
 
 def _connector_text(connector: ConnectorHelp) -> str:
-    shown = [option for option in connector.options if option.has_effect]
-    width = max((len(option.name) for option in shown), default=0)
-    options = "\n".join(f"{option.name:<{width}}  {option.doc}" for option in shown)
+    shown = {name: option.doc for name, option in connector.options.items() if option.has_effect}
+    width = max(map(len, shown), default=0)
+    options = "\n".join(f"{name:<{width}}  {doc}" for name, doc in shown.items())
     parts = [
         f"'connector' = '{connector.name}'",
         _indented(f"{connector.summary} ({_list(connector.can)})"),

@@ -284,10 +284,10 @@ def _options(context: Context, names: Names) -> Iterator[Suggestion]:
     from sqlwin.help.connectors import options_of
 
     options_typed = {name for name, _ in context.options}
-    for option in options_of(dict(context.options)):
-        if option.name.lower() not in options_typed:
-            text = option.name + context.quote if context.quote else f"'{option.name}' = "
-            yield Suggestion(text, option.doc, option.name)
+    for name, option in options_of(dict(context.options)).items():
+        if name.lower() not in options_typed:
+            text = name + context.quote if context.quote else f"'{name}' = "
+            yield Suggestion(text, option.doc, name)
 
 
 def _option_values(context: Context, names: Names) -> Iterator[Suggestion]:
