@@ -26,7 +26,6 @@ def _discard(rows: DataFrame, batch: int) -> None:
 class BlackholeTable(Table):
     """Table whose rows are discarded."""
 
-    can_write = True
     sink_mode = SinkMode.CHANGELOG
 
     def write(self, rows: BatchRows, *, overwrite: bool) -> int:

@@ -74,9 +74,10 @@ class Table:
     Attributes:
         spec: Definition, with the options of all connectors.
         options: Options of the connector.
-        can_stream: Whether `stream` reads rows.
+        can_stream: Whether the class overrides `stream`.
         can_stream_bounded: Whether `stream` also reads a bounded table, and then ends.
-        can_write: Whether `write` writes rows, and `spark_writer` or `open_sink` a stream.
+        can_write: Whether the class overrides `write`, and `spark_writer` or `open_sink` for
+            streams.
         can_overwrite: Whether `write` can replace existing rows.
         sink_mode: Rows of a stream that the table accepts. None if only Spark writes streams, so
             that `open_sink` cannot open the table.
@@ -94,6 +95,11 @@ class Table:
     sink_mode: ClassVar[SinkMode | None] = None
     is_read_in_process: ClassVar[bool] = False
     brings_columns: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.can_stream = cls.stream is not Table.stream
+        cls.can_write = cls.write is not Table.write
 
     @classmethod
     def open(cls, spec: TableSpec) -> Table:
@@ -217,7 +223,7 @@ class Table:
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """Return the rows as they arrive with the physical columns. See `rows`."""
-        raise AssertionError(f"can_stream of '{self.spec.connector}' is false")
+        raise AssertionError(f"'{self.spec.connector}' reads no streams")
 
     @property
     def file_format(self) -> str:
@@ -322,7 +328,7 @@ class Table:
 
     def write(self, rows: BatchRows, *, overwrite: bool) -> int | None:
         """Write rows with the declared columns and return their number, if known. See `insert`."""
-        raise AssertionError(f"can_write of '{self.spec.connector}' is false")
+        raise AssertionError(f"'{self.spec.connector}' writes no rows")
 
     def why_spark_writes(self, spark: SparkSession) -> str | None:
         """Return why Spark has to write rows computed in this process, or None."""

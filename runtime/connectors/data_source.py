@@ -52,8 +52,6 @@ def _check_path(spark: SparkSession, spec: TableSpec) -> None:
 class DataSourceTable(Table):
     """Table of a data source of Spark."""
 
-    can_stream = True
-    can_write = True
     can_overwrite = True
 
     def validate(self) -> None:

@@ -79,7 +79,6 @@ def _rows_of(spec: TableSpec) -> MemoryRows:
 class MemoryTable(Table):
     """Table whose rows are in this process."""
 
-    can_write = True
     can_overwrite = True
     sink_mode = SinkMode.CHANGELOG
 

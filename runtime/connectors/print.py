@@ -203,7 +203,6 @@ class PrintTable(Table):
     """Table whose rows are printed."""
 
     options = PRINT
-    can_write = True
     sink_mode = SinkMode.CHANGELOG
 
     def write(self, rows: BatchRows, *, overwrite: bool) -> int:

@@ -24,7 +24,6 @@ class SocketTable(Table):
     """Lines of a TCP server."""
 
     options = SOCKET
-    can_stream = True
     is_unbounded = True
 
     def validate(self) -> None:

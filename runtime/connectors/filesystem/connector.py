@@ -128,9 +128,7 @@ class FileTable(Table):
     """Table of files."""
 
     options = FILESYSTEM
-    can_stream = True
     can_stream_bounded = True
-    can_write = True
     can_overwrite = True
     sink_mode = SinkMode.APPEND
 

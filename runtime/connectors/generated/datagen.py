@@ -94,7 +94,6 @@ class DatagenTable(Table):
     """Table of generated rows."""
 
     options = DATAGEN
-    can_stream = True
     can_stream_bounded = True
 
     def validate(self) -> None:

@@ -140,7 +140,6 @@ class NexmarkTable(Table):
     """Table of events."""
 
     options = NEXMARK
-    can_stream = True
     can_stream_bounded = True
 
     def validate(self) -> None:

@@ -175,8 +175,6 @@ class KafkaTable(Table):
     """Table of the messages of topics."""
 
     options = KAFKA
-    can_stream = True
-    can_write = True
     sink_mode = SinkMode.APPEND
 
     def validate(self) -> None:

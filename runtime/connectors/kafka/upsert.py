@@ -96,7 +96,6 @@ class UpsertKafkaTable(Table):
     """Table of the latest rows in a topic."""
 
     options = UPSERT_KAFKA
-    can_write = True
     sink_mode = SinkMode.UPSERT
 
     def validate(self) -> None:

@@ -109,9 +109,7 @@ def _check_time_travel(spec: TableSpec) -> None:
 class _Lake(Table, ABC):
     """Table of a lake."""
 
-    can_stream = True
     can_stream_bounded = True
-    can_write = True
     can_overwrite = True
     brings_columns = True
     file_format = "parquet"

@@ -77,7 +77,6 @@ class PostgresTable(Table):
     """Table or query of a database."""
 
     options = POSTGRES
-    can_write = True
     can_overwrite = True
     sink_mode = SinkMode.UPSERT
     is_read_in_process = True
