@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from runtime.connectors.columns import BROKEN_RECORD, declared_schema
 from runtime.connectors.filesystem.text import TextReading
 from runtime.detection.delimited import column_names
 from runtime.detection.lines import FileLines, LineRules
-from runtime.detection.log_lines import line_parser
+from runtime.detection.log_lines import LineParser, line_parser
 from runtime.errors import ExecutionError
 from runtime.frames.file_rows import FILE_METADATA
 from runtime.names import quote_name
@@ -40,6 +40,8 @@ _OF_LINES = frozenset(
 )
 _RECORD, _START = "_sqlwin_record", "_sqlwin_start"
 _PARSED = "_sqlwin_parsed"
+# Schema of whole records
+_WHOLE = StructType([StructField(_RECORD, StringType())])
 _METADATA_DDL = (
     f"{FILE_METADATA} struct<file_path: string, file_name: string, file_size: bigint, "
     "file_modification_time: timestamp>"
@@ -75,11 +77,11 @@ def load_records(
     fields = [f for f in declared.fields if f.name.lower() not in partition_names]
     if rules.pattern:
         schema = text.schema(StructType(fields))
-        return text.check_records(read_lines(reader, rules, options, partitions, paths, schema))
+        return text.check_records(_read_records(reader, rules, options, partitions, paths, schema))
     header = None
     if rules.has_header and not is_empty:
         all_paths = [paths] if isinstance(paths, str) else paths
-        header = first_header(spark.read, rules, options, all_paths)
+        header = _first_header(spark.read, rules, options, all_paths)
     if header is not None:
         types = {f.name.lower(): f.dataType for f in fields}
         cells = next(text.dialect.reader(io.StringIO(header, newline="")))
@@ -87,16 +89,19 @@ def load_records(
         fields = [StructField(n, types.get(n.lower(), StringType())) for n in names]
     if options.get("enforceSchema", "false").lower() == "true":
         header = None  # the columns have other names than the header
-    rows = read_records(reader, rules, options, partitions, paths, header)
-    return text.check_records(parse_csv(rows, text.schema(StructType(fields)), text.reader_options))
+    rows = _read_records(reader, rules, options, partitions, paths, header=header)
+    return text.check_records(
+        _parse_csv(rows, text.schema(StructType(fields)), text.reader_options)
+    )
 
 
-def read_records(
+def _read_records(
     reader: Any,
     rules: LineRules,
     options: dict[str, str],
     partitions: StructType,
     paths: list[str] | str,
+    schema: StructType = _WHOLE,
     header: str | None = None,
 ) -> DataFrame:
     """Read the records of files as text, with information about their files.
@@ -107,40 +112,24 @@ def read_records(
         options: Options of Spark's CSV reader.
         partitions: Columns that come from directories.
         paths: Paths of the files.
+        schema: Columns into which the pattern parses a line. A line that does not match goes to
+            BROKEN_RECORD if `schema` has that column, or else is dropped. Without a pattern, whole
+            records.
         header: Expected header of each file. None to accept any or none.
 
     Returns:
-        `record`, the columns of `partitions`, and Spark's file metadata.
+        The columns of `schema` and `partitions`, and Spark's file metadata.
     """
     lines = _lines(reader, options, partitions, paths, is_whole=bool(rules.quote))
     encoding = options.get("encoding", options.get("charset", "utf-8"))
-    run = _record_task(rules, encoding, header)
-    record = StructField(_RECORD, StringType())
-    return _rename(
-        lines.mapInArrow(run, _output_schema([record], partitions)), [_RECORD], partitions
-    )
-
-
-def read_lines(
-    reader: Any,
-    rules: LineRules,
-    options: dict[str, str],
-    partitions: StructType,
-    paths: list[str] | str,
-    schema: StructType,
-) -> DataFrame:
-    """Read lines that a pattern parses, with the other columns of `read_records`.
-
-    A line that does not match goes to BROKEN_RECORD if `schema` has that column, or else is
-    dropped.
-    """
-    lines = _lines(reader, options, partitions, paths, is_whole=False)
-    encoding = options.get("encoding", options.get("charset", "utf-8"))
     names = [field.name for field in schema.fields]
     texts = [StructField(f"t{i}", StringType()) for i in range(len(names))]
-    run = _line_task(rules, encoding, names)
+    run = _record_task(rules, encoding, names, header)
     rows: DataFrame = lines.mapInArrow(run, _output_schema(texts, partitions))
-    return _rename(rows, names, partitions)
+    every = [*names, *(field.name for field in partitions.fields), FILE_METADATA]
+    return rows.select(
+        *(rows[old].alias(new) for old, new in zip(rows.columns, every, strict=True))
+    )
 
 
 def load_objects(
@@ -190,14 +179,6 @@ def _output_schema(output_fields: list[StructField], partitions: StructType) -> 
     return StructType([*output_fields, *numbered, *metadata.fields])
 
 
-def _rename(rows: DataFrame, names: list[str], partitions: StructType) -> DataFrame:
-    """Rename the first columns and the columns from directories."""
-    every = [*names, *(field.name for field in partitions.fields), FILE_METADATA]
-    return rows.select(
-        *(rows[old].alias(new) for old, new in zip(rows.columns, every, strict=True))
-    )
-
-
 def _lines(
     reader: Any,
     options: dict[str, str],
@@ -223,8 +204,8 @@ def _lines(
     )
 
 
-def parse_csv(rows: DataFrame, schema: StructType, options: dict[str, str]) -> DataFrame:
-    """Parse CSV records into fields, keeping the other columns of `rows`; see `read_records`."""
+def _parse_csv(rows: DataFrame, schema: StructType, options: dict[str, str]) -> DataFrame:
+    """Parse CSV records into fields, keeping the other columns of `rows`."""
     options = {k: v for k, v in options.items() if k not in _OF_FILES | _OF_LINES}
     ddl = ", ".join(f"{quote_name(f.name)} {f.dataType.simpleString()}" for f in schema.fields)
     # a column of its own, so that a record is parsed once for all its fields
@@ -234,11 +215,11 @@ def parse_csv(rows: DataFrame, schema: StructType, options: dict[str, str]) -> D
     return parsed.select(*fields, *others)
 
 
-def first_header(
+def _first_header(
     reader: Any, rules: LineRules, options: dict[str, str], paths: list[str]
 ) -> str | None:
     """Return the header of the first file that has one, verbatim, or None."""
-    rows = read_records(reader, _only_header(rules), options, StructType(), paths)
+    rows = _read_records(reader, _only_header(rules), options, StructType(), paths)
     headers = rows.select(_RECORD).limit(1).collect()
     return None if not headers else str(headers[0][0])
 
@@ -249,20 +230,44 @@ def _only_header(rules: LineRules) -> LineRules:
 
 
 def _record_task(
-    rules: LineRules, encoding: str, header: str | None
+    rules: LineRules, encoding: str, names: Sequence[str], header: str | None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the task function that keeps the records among the lines of its file parts."""
+    """Return the task function that returns the columns `names` of records in its file parts."""
+    texts = [f"t{i}" for i in range(len(names))]
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
+        parse = line_parser(rules.pattern) if rules.pattern else None
         for batch, rows, records in _records_in(batches, rules, encoding, header):
+            if parse is None:
+                columns = [pa.array(records, pa.string())]
+            else:
+                rows, columns = _parse(parse, names, rows, records)
             others = batch.take(pa.array(rows, pa.int64())).drop_columns([_RECORD, _START])
             yield pa.RecordBatch.from_arrays(
-                [pa.array(records, pa.string()), *others.columns],
-                names=[_RECORD, *others.schema.names],
+                [*columns, *others.columns], names=[*texts, *others.schema.names]
             )
 
     return read
+
+
+def _parse(
+    parse: LineParser, names: Sequence[str], rows: Sequence[int], records: Sequence[str]
+) -> tuple[list[int], list[pa.Array]]:
+    """Return the rows of the lines that match and their columns; see `_read_records`."""
+    values: list[dict[str, str | None]] = []
+    kept_rows: list[int] = []
+    for row, record in zip(rows, records, strict=True):
+        fields = parse(record)
+        if fields is not None:
+            values.append({name.lower(): value for name, value in fields.items()})
+        elif BROKEN_RECORD in names:
+            values.append({BROKEN_RECORD: record})
+        else:
+            continue
+        kept_rows.append(row)
+    lower = [name.lower() for name in names]
+    return kept_rows, [pa.array([v.get(name) for v in values], pa.string()) for name in lower]
 
 
 def _records_in(
@@ -291,40 +296,6 @@ def _records_in(
             if not had_header and lines.header is not None:
                 _check_header(lines.header, header, path)
         yield batch, rows, records
-
-
-def _line_task(
-    rules: LineRules, encoding: str, names: list[str]
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the task function that parses lines with a pattern; `names` are the columns."""
-    lower = [name.lower() for name in names]
-    has_broken = BROKEN_RECORD in names
-    texts = [f"t{i}" for i in range(len(names))]
-
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        prepare_worker()
-        parse = line_parser(rules.pattern)
-        for batch, rows, records in _records_in(batches, rules, encoding, None):
-            values: list[dict[str, str | None]] = []
-            kept_rows: list[int] = []
-            for row, record in zip(rows, records, strict=True):
-                fields = parse(record)
-                if fields is not None:
-                    values.append({name.lower(): value for name, value in fields.items()})
-                elif has_broken:
-                    values.append({BROKEN_RECORD: record})
-                else:
-                    continue
-                kept_rows.append(row)
-            columns = [pa.array([v.get(name) for v in values], pa.string()) for name in lower]
-            file_columns = batch.take(pa.array(kept_rows, pa.int64())).drop_columns(
-                [_RECORD, _START]
-            )
-            yield pa.RecordBatch.from_arrays(
-                [*columns, *file_columns.columns], names=[*texts, *file_columns.schema.names]
-            )
-
-    return read
 
 
 def _check_header(actual: str, header: str | None, path: str) -> None:
