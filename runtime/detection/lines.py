@@ -53,6 +53,11 @@ class LineRules:
         is_special = bool(on_head or self.prefixes or self.pattern)
         return not is_special and len(self.comment) <= 1
 
+    @property
+    def needs_whole_files(self) -> bool:
+        """Whether part of a file does not tell which of its lines are records."""
+        return bool(self.quote) or self.drops_repeated
+
 
 def line_rules(
     options: Mapping[str, str],

@@ -25,6 +25,7 @@ from runtime.detection.log_lines import LineParser, line_parser
 from runtime.errors import ExecutionError
 from runtime.frames.file_rows import FILE_METADATA
 from runtime.names import quote_name
+from runtime.options.checks import bad_option
 from runtime.spark.versions.columns import type_from_ddl
 from runtime.spark.versions.frames import metadata_column
 from runtime.spark.workers import prepare_worker
@@ -69,6 +70,7 @@ def load_records(
 
     Raises:
         ExecutionError: A file has another header.
+        CatalogError: The header has a delimiter of several characters.
     """
     spec, options = text.spec, text.options
     declared = declared_schema(spec, spec.physical_columns)
@@ -80,6 +82,7 @@ def load_records(
         return text.check_records(_read_records(reader, rules, options, partitions, paths, schema))
     header = None
     if rules.has_header and not is_empty:
+        _check_delimiter(text)
         all_paths = [paths] if isinstance(paths, str) else paths
         header = _first_header(spark.read, rules, options, all_paths)
     if header is not None:
@@ -120,7 +123,7 @@ def _read_records(
     Returns:
         The columns of `schema` and `partitions`, and Spark's file metadata.
     """
-    lines = _lines(reader, options, partitions, paths, is_whole=bool(rules.quote))
+    lines = _lines(reader, options, partitions, paths, is_whole=rules.needs_whole_files)
     encoding = options.get("encoding", options.get("charset", "utf-8"))
     names = [field.name for field in schema.fields]
     texts = [StructField(f"t{i}", StringType()) for i in range(len(names))]
@@ -288,14 +291,27 @@ def _records_in(
                 lines = FileLines(rules, is_start=start == 0)
             text = data.decode(encoding, errors="replace")
             had_header = lines.header is not None
-            complete = list(lines.records(re.split("\r\n|\r|\n", text) if rules.quote else [text]))
-            if rules.quote:
+            is_whole = rules.needs_whole_files
+            complete = list(lines.records(re.split("\r\n|\r|\n", text) if is_whole else [text]))
+            if is_whole:
                 complete += lines.rest()
             records += complete
             rows += [i] * len(complete)
             if not had_header and lines.header is not None:
                 _check_header(lines.header, header, path)
         yield batch, rows, records
+
+
+def _check_delimiter(text: TextReading) -> None:
+    """Check that the header can be split into names here."""
+    delimiter = text.reader_options.get("sep", text.reader_options.get("delimiter", ","))
+    if len(delimiter) > 1:
+        raise bad_option(
+            text.spec,
+            f"the delimiter {delimiter!r} has several characters, and lines are skipped",
+            "remove the lines from the file, or replace the delimiter by one character",
+            subjects=(delimiter,),
+        )
 
 
 def _check_header(actual: str, header: str | None, path: str) -> None:
