@@ -103,7 +103,8 @@ class Session:
         """Attach the session to a running Spark session."""
         check_session(spark)
         self._is_user = begin_use(spark)
-        ship_code(spark)
+        if not is_remote(spark):
+            ship_code(spark)
 
     @property
     def spark(self) -> SparkSession:

@@ -230,6 +230,11 @@ class Table:
         """Format of the table's files if Spark's own reader reads them, or an empty text."""
         return ""
 
+    @property
+    def is_read_by_workers(self) -> bool:
+        """Whether Python workers read the rows of a batch, rather than Spark alone."""
+        return True
+
     def explain(self, error: Exception) -> SqlwinError | None:
         """Translate an error of Spark about the table. None for the standard translation."""
         return None

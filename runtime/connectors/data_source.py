@@ -102,6 +102,11 @@ class DataSourceTable(Table):
             dataframe = spark.readStream.format(name).options(**options).load()
         return _declared_columns(dataframe, self.spec, name)
 
+    @property
+    def is_read_by_workers(self) -> bool:
+        """Spark calls the source."""
+        return False
+
     def read(self, spark: SparkSession) -> DataFrame:
         """Read the data source in batch, with the declared physical columns if there are any.
 

@@ -88,6 +88,11 @@ class MemoryTable(Table):
         rows = _STORED[storage] = MemoryRows()
         return replace(self.spec, storage=storage), rows
 
+    @property
+    def is_read_by_workers(self) -> bool:
+        """Spark gets the rows of this process."""
+        return False
+
     def read(self, spark: SparkSession) -> DataFrame:
         """Return the rows written so far."""
         tables = [table for table in _rows_of(self.spec).tables() if table.num_rows]

@@ -116,14 +116,26 @@ def check_like_spark(
     """
     if is_remote(spark):
         refuse("the rows are on the host of the Spark Connect server")
+    check_expression_settings(spark, settings)
+    zone = settings_of(spark).get("spark.sql.session.timeZone")
+    if not is_known_zone(zone):
+        refuse(f"the time zone {zone} exists in Java only")
+
+
+def check_expression_settings(
+    spark: SparkSession, settings: Mapping[str, str] = _SETTINGS_OF_EXPRESSIONS
+) -> None:
+    """Refuse settings with which Spark evaluates expressions in another way.
+
+    Args:
+        spark: Spark session.
+        settings: Relevant settings with their usual values.
+    """
     session_settings = settings_of(spark)
     for key, value in settings.items():
         setting = session_settings.get(key, value)
         if setting.lower() != value.lower():
             refuse(f"{key} is {setting}")
-    zone = session_settings.get("spark.sql.session.timeZone")
-    if not is_known_zone(zone):
-        refuse(f"the time zone {zone} exists in Java only")
 
 
 def _find_files(

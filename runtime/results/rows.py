@@ -12,7 +12,8 @@ from runtime.frames.arrow_rows import BatchRows, Stage
 from runtime.frames.blobs import map_in_arrow, number_columns
 from runtime.results.chunks import PIECES_DDL, batches_from_chunks
 from runtime.results.files import NAMES_DDL, batches_from_files
-from runtime.spark.session import is_local_mode
+from runtime.spark.connect import remote_batches
+from runtime.spark.session import is_local_mode, is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,7 +36,10 @@ def result_batches(
     Raises:
         Exception: Spark's error, if a job fails.
     """
-    if is_local_mode(rows.spark):
+    if is_remote(rows.spark):
+        # the server sends Arrow batches without Python workers
+        batches = remote_batches(rows.dataframe)
+    elif is_local_mode(rows.spark):
 
         def run_stages(stage: Stage, last: Stage) -> DataFrame:
             if rows.arrow is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,12 @@ from runtime.redaction import remember_settings
 from runtime.spark.context import active_context
 from runtime.spark.defaults import ANSI
 from runtime.spark.exceptions import spark_error
+from runtime.spark.private import unless_missing
 from runtime.spark.versions.capabilities import ANSI_BY_DEFAULT, CONNECT, has, require
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 _ANSWER_SECONDS = 5.0
 # Settings that do not belong to the server: its address, and the progress bar of a local driver
@@ -92,6 +94,24 @@ def active_remote_session() -> SparkSession | None:
     remote: Any = import_module("pyspark.sql.connect.session")
     session: SparkSession | None = remote.SparkSession.getActiveSession()
     return session
+
+
+def remote_batches(frame: DataFrame) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the rows of a DataFrame of a Spark Connect session as the server sends them."""
+    import pyarrow as pa
+
+    session: Any = frame.sparkSession
+    remote: Any = frame
+    parts = unless_missing(
+        "all rows over Spark Connect are in memory at once",
+        lambda: session.client.to_table_as_iterator(
+            remote._plan.to_proto(session.client), remote._plan.observations
+        ),
+        None,
+    )
+    for part in [frame.toArrow()] if parts is None else parts:
+        if isinstance(part, pa.Table):  # not the schema, which comes first
+            yield from part.to_batches()
 
 
 def _await_server(remote: str) -> str:

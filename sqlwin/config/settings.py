@@ -98,6 +98,16 @@ SETTINGS: dict[str, Setting] = {
             "how long EXPLAIN ANALYZE runs a stream with unbounded input; 0: until Ctrl-C",
         ),
         Setting(
+            "sqlwin.executor",
+            Type.CHOICE,
+            AUTO,
+            "what computes batch queries: `portable` runs one text of Spark SQL, without Python "
+            "workers and Spark's driver, or fails with the reason; `spark` runs Spark with Python "
+            "workers; `auto` chooses this process, `spark`, or over Spark Connect `portable` if "
+            "the query has a portable form",
+            choices=(AUTO, "portable", "spark"),
+        ),
+        Setting(
             "sqlwin.double-quotes",
             Type.CHOICE,
             "checked",

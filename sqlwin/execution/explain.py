@@ -22,6 +22,7 @@ from runtime.errors import AnalysisError, SqlwinError
 from runtime.plan.nodes import PlanNode
 from runtime.refusal import Refusal
 from runtime.spec.table import TableSpec
+from sqlwin.execution.compiled.executors import check_batch_only
 from sqlwin.execution.in_process import with_place
 from sqlwin.execution.inserts import target_of
 from sqlwin.execution.planning import Plans
@@ -118,6 +119,8 @@ class Explanations:
             ]
 
     def _documents(self, statement: Statement, analyze: bool) -> list[QueryDocument]:
+        if analyze:
+            check_batch_only(self._plans.config, statement.text, "EXPLAIN ANALYZE")
         self._plans.start_statement()
         match statement:
             case Query():
@@ -144,10 +147,11 @@ class Explanations:
                 place = self._plans.place_of_insert(
                     plan, table, statement.columns, statement.static
                 )
-                return [with_place(_with_key(document, statement, table), place)]
+                return [self._placed(_with_key(document, statement, table), plan, place)]
             if isinstance(statement, CreateTable):
-                return [with_place(document, self._place_of_new_table(statement, plan))]
-            return [with_place(document, self._plans.in_process(plan))]
+                place = self._place_of_new_table(statement, plan)
+                return [self._placed(document, plan, place)]
+            return [self._placed(document, plan, self._plans.in_process(plan))]
 
         measured = self._measured_in_process(document, plan, statement)
         if measured is not None:
@@ -308,11 +312,17 @@ class Explanations:
         plans = self._plans.plans_together(inserts, has_sinks=False)
         tables = [target_of(self._plans.catalog, insert) for insert in inserts]
         places = self._plans.places_of_set(inserts, plans, tables)
-        if isinstance(places, Refusal):
-            return [with_place(document, places) for document in documents]
-        return [
-            with_place(document, place) for document, place in zip(documents, places, strict=True)
-        ]
+        same = [places] * len(plans) if isinstance(places, Refusal) else places
+        return list(map(self._placed, documents, plans, same))
+
+    def _placed(
+        self, document: QueryDocument, plan: Plan, place: InProcessStep | Refusal
+    ) -> QueryDocument:
+        """Return the document of a batch query with the place where it runs."""
+        is_here = not isinstance(place, Refusal)
+        if is_here or not self._plans.prefers_portable:
+            return with_place(document, place, None)
+        return with_place(document, place, self._plans.on_spark(plan))
 
     def _with_sinks(
         self, inserts: Sequence[Insert], plans: Sequence[Plan], names: Sequence[str]

@@ -38,6 +38,7 @@ _MEMORY_PER_BYTE = 16
 
 if TYPE_CHECKING:
     from planner.explain.document import QueryDocument
+    from sqlwin.execution.compiled.executors import StepOnSpark
 
 
 def planner_options(
@@ -154,11 +155,23 @@ def query_notes(query: exp.Query, catalog: SessionCatalog, bound: Node) -> tuple
     return tuple(dict.fromkeys(notes))
 
 
-def with_place(document: QueryDocument, place: InProcessStep | Refusal) -> QueryDocument:
-    """Return the document of a query with the place where it runs."""
-    if place == FILES_ON_SPARK:
+def with_place(
+    document: QueryDocument, place: InProcessStep | Refusal, on_spark: StepOnSpark | None
+) -> QueryDocument:
+    """Return the document of a query with the place where it runs.
+
+    Args:
+        document: Document.
+        place: Step that computes the rows in this process, or why Spark runs it.
+        on_spark: How Spark runs it. None: in the default way, or not at all.
+    """
+    if on_spark is not None and on_spark.reason:
+        text = on_spark.reason
+        if on_spark.text:
+            text += f"\n\n== Spark SQL ==\n{on_spark.text}"
+    elif place == FILES_ON_SPARK:
         return document
-    if isinstance(place, Refusal):
+    elif isinstance(place, Refusal):
         text = f"on Spark: {place}"
     elif place.reads_slices:
         text = "in process: reads and merges slices without a Spark job"

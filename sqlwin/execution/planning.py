@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.arrow.scan_rows import window_projection
-from planner.lowering.plan import lower
 from planner.lowering.target import Target
 from planner.optimizer import Options
 from planner.plan import Draft, Plan, draft_plan, plan_together
@@ -35,6 +34,7 @@ from runtime.spark.files import check_streams, resolve
 from runtime.spark.on_demand import is_chosen, when_started
 from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
+from runtime.spark.shipping import ship_code
 from runtime.spec.table import IDLE_ADVANCE, TableSpec
 from runtime.spec.text import FileSource
 from sqlwin.catalog.catalog import SessionCatalog
@@ -44,7 +44,9 @@ from sqlwin.catalog.spark.views import spark_views
 from sqlwin.catalog.streams import StreamReading
 from sqlwin.catalog.unknown_columns import name_columns_of_files
 from sqlwin.config.config import Config
+from sqlwin.config.settings import AUTO
 from sqlwin.execution.activity import Activity, StatementRun
+from sqlwin.execution.compiled import executors
 from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.guard import ALLOWS_ALL, Guard
 from sqlwin.execution.in_process import (
@@ -151,6 +153,8 @@ class Plans:
         """Begin a statement with its own counts and guard. Call `mark_jobs` before any jobs."""
         self._current.guard = guard
         run = self._current.run = self.activity.begin(text)
+        if is_remote(self._spark) and not executors.is_portable(self.config):
+            ship_code(self._spark)  # at the first statement, which may choose not to need it
         self.start_statement()
         self._current.notes = ()
         if self._session_scan_counts is not None:
@@ -276,13 +280,27 @@ class Plans:
             return self.lower_stream(plan, is_taken=is_whole)
         # a guard cannot judge a text that a Spark Connect server parses, only the tree
         may_pass_text = self.guard is ALLOWS_ALL or not is_remote(self._spark)
-        if is_whole and not plan.is_rewritten and may_pass_text:
+        if (
+            is_whole
+            and not plan.is_rewritten
+            and may_pass_text
+            and not executors.is_portable(self.config)
+        ):
             return LoweredBatch(plan, None)
         return LoweredBatch(plan, self.lower_batch(plan))
 
     def lower_batch(self, plan: Plan) -> PlanNode:
         """Lower a plan to the step that Spark runs."""
-        return lower(plan.physical, self.catalog, self.time_zone)
+        return self.on_spark(plan).step
+
+    @property
+    def prefers_portable(self) -> bool:
+        """Whether Spark runs a batch query as portable text if it has one."""
+        return executors.prefers_portable(self.config, self._spark)
+
+    def on_spark(self, plan: Plan) -> executors.StepOnSpark:
+        """Return how Spark runs a batch query. See `step_on_spark`."""
+        return executors.step_on_spark(plan, self._spark, self.config, self.catalog, self.time_zone)
 
     def in_process(self, plan: Plan, target: Target | None = None) -> InProcessStep | Refusal:
         """Return the step that computes a batch query in this process, or why Spark runs it.
@@ -291,6 +309,8 @@ class Plans:
             plan: Plan of the query.
             target: Columns of the table that the rows are written to. None: the query's columns.
         """
+        if (executor := self.config.get(executors.EXECUTOR)) != AUTO:
+            return Refusal(f"'{executors.EXECUTOR}' is '{executor}'")
         if is_remote(self._spark):
             return FILES_ON_SPARK
         context = (plan, self.config, self.catalog, self.time_zone, target)
@@ -311,6 +331,7 @@ class Plans:
         """
         from sqlwin.execution.lowered import lower_query
 
+        executors.check_batch_only(self.config, plan.sql, "streams")
         with self.errors_of(plan.sql):
             return lower_query(
                 plan,
@@ -568,7 +589,8 @@ class Plans:
         partitions = int(settings.get("spark.sql.shuffle.partitions"))
         zone = settings.get("spark.sql.session.timeZone")
         options = planner_options(self.config, self.catalog, zone, partitions)
-        return replace(options, disabled_rules=options.disabled_rules | without)
+        others = executors.rules_of_others(self.config, self._spark)
+        return replace(options, disabled_rules=options.disabled_rules | without | others)
 
 
 def _is_about(error: SqlwinError, note: str) -> bool:

@@ -68,6 +68,7 @@ class SparkRows:
         arrow: The same rows as Python workers hold them. None if Spark computes them.
         planned: Columns as planned, which say what may be NULL, for every executor alike. None:
             the columns of the DataFrame do.
+        is_fetched_at_once: Whether Spark's driver sends all rows together, without Python workers.
     """
 
     frame: DataFrame
@@ -76,6 +77,7 @@ class SparkRows:
     most_bytes: int = DEFAULT_MAX_BYTES
     arrow: ArrowRows | None = None
     planned: tuple[Column, ...] | None = None
+    is_fetched_at_once: bool = False
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -99,7 +101,8 @@ class SparkRows:
         frame = arrow_ready(self.frame)
         if limit is not None:
             frame = frame.limit(limit)
-        if (_most_rows(frame) if limit is None else limit) > _AT_ONCE:
+        most_rows = _most_rows(frame) if limit is None else limit
+        if most_rows > _AT_ONCE and not self.is_fetched_at_once:
             yield from self._fetch(BatchRows.of(frame))
             return
         for batch in compute(self.run, partial(to_arrow, frame)).to_batches():

@@ -12,7 +12,7 @@ from planner.arrow.scan_rows import table_rows
 from planner.catalog import Catalog
 from planner.lowering.given_tables import GivenTablesLowering
 from planner.lowering.relation import Relation
-from planner.lowering.sql.refusals import NotPortable, refuse_part
+from planner.lowering.sql.refusals import NotPortable
 from planner.nodes.logical import Node
 from planner.sql.build import select_all_from
 from planner.sql.parts import bare_table, name_parts
@@ -23,8 +23,8 @@ from runtime.refusal import Refusal, Refused
 _BY_SPARK = re.compile(r"^(?:only )?Spark computes ")
 _ONLY_SPARK = re.compile(r"which only Spark can (?:produce|group by)")
 
-# Returns the path of files that a query names, None for a table
-PathOf = Callable[[tuple[str, ...]], str | None]
+# Raises `NotPortable` if a text cannot read the table of a name
+CheckTable = Callable[[tuple[str, ...]], None]
 
 # Rules that bind a plan to files, or to windows of other queries
 FILE_RULES = frozenset(
@@ -32,19 +32,19 @@ FILE_RULES = frozenset(
 )
 
 
-def lower_portable(plan: Node, catalog: Catalog, zone: str, path_of: PathOf) -> PlanNode:
+def lower_portable(plan: Node, catalog: Catalog, zone: str, check_table: CheckTable) -> PlanNode:
     """Return a query as nodes over `GivenRows`, one for each table that it reads.
 
     Args:
         plan: Physical plan, made without `FILE_RULES`.
         catalog: Catalog with its tables.
         zone: The session's time zone.
-        path_of: Function that returns the path of files that a query names, None for a table.
+        check_table: Function that raises `NotPortable` if a text cannot read the table of a name.
 
     Raises:
         Refused: Only Spark can compute a part of the query.
     """
-    lowering = _PortableLowering(catalog, zone, path_of)
+    lowering = _PortableLowering(catalog, zone, check_table)
     try:
         return lowering.project(lowering.node(plan), plan.schema)
     except NotPortable:
@@ -56,9 +56,9 @@ def lower_portable(plan: Node, catalog: Catalog, zone: str, path_of: PathOf) -> 
 class _PortableLowering(GivenTablesLowering):
     """Lowering of one plan."""
 
-    def __init__(self, catalog: Catalog, zone: str, path_of: PathOf) -> None:
+    def __init__(self, catalog: Catalog, zone: str, check_table: CheckTable) -> None:
         super().__init__(catalog, zone)
-        self._path_of = path_of
+        self._check_table = check_table
 
     def node(self, node: Node) -> Relation:
         """Return the rows of a node. A refusal has the place of the lowest node with one."""
@@ -74,13 +74,7 @@ class _PortableLowering(GivenTablesLowering):
     def table(self, table: exp.Table) -> Relation:
         """Return the rows of a table, with its computed columns."""
         name = name_parts(table)
-        if (path := self._path_of(name)) is not None:
-            refuse_part(
-                "files by path are not compiled",
-                f"'{path}'",
-                "CREATE TABLE name WITH ('connector' = 'filesystem', 'path' = ...), and a table "
-                "or view of that name on the engine",
-            )
+        self._check_table(name)
         schema = self.catalog.analyze(select_all_from(bare_table(table)), {})
         scan = table_rows(name, schema, self.catalog, self.zone)
         computed = self.catalog.computed_columns(name)

@@ -202,6 +202,15 @@ class FileTable(Table):
         """Format of the files."""
         return format_of(option_values(self.spec)) or ""
 
+    @property
+    def is_read_by_workers(self) -> bool:
+        """Whether Spark's readers cannot find the records in the lines of the files."""
+        from runtime.connectors.filesystem.text import text_reading
+
+        file_format = self.file_format
+        text = text_reading(self.spec, file_format, spark_options(self.spec, file_format))
+        return text is not None and text.line_rules is not None
+
     def read(self, spark: SparkSession) -> DataFrame:
         """Return the rows of the existing files."""
         from runtime.connectors.filesystem.read import read

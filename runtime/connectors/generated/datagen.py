@@ -141,6 +141,11 @@ class DatagenTable(Table):
             for name, value in values.items()
         )
 
+    @property
+    def is_read_by_workers(self) -> bool:
+        """Spark SQL generates the rows of a batch."""
+        return False
+
     def read(self, spark: SparkSession) -> DataFrame:
         """Return the rows with the declared physical columns.
 

@@ -171,6 +171,11 @@ class NexmarkTable(Table):
         """Whether the events are unbounded."""
         return _n_events(self.spec) is None
 
+    @property
+    def is_read_by_workers(self) -> bool:
+        """Spark SQL generates the events of a batch."""
+        return False
+
     def read(self, spark: SparkSession) -> DataFrame:
         """Return the events with the declared physical columns.
 

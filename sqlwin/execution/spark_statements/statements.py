@@ -13,6 +13,7 @@ from runtime.shown_types import shown_type
 from runtime.spark.session import is_remote
 from runtime.spark.versions.frames import to_arrow
 from sqlwin.catalog.definitions import refuse_session_table
+from sqlwin.execution.compiled.executors import is_portable
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.spark_statements.double_quotes import check_double_quotes
 from sqlwin.execution.spark_statements.loaded_code import check_loaded_code
@@ -125,7 +126,9 @@ def rows_of_spark(
     from sqlwin.result.spark import SparkRows
 
     most_bytes = int(plans.config.get("sqlwin.result.max-in-flight"))
-    return SparkRows(frame, plans.time_zone, plans.run, most_bytes, arrow, planned)
+    return SparkRows(
+        frame, plans.time_zone, plans.run, most_bytes, arrow, planned, is_portable(plans.config)
+    )
 
 
 def spark_plan(rows: DataFrame, mode: str) -> str:

@@ -2,43 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 
+from tests.connect_server import client, connect_server, free_port
 from tests.goldens import ROOT
-from tests.observing import wait_until
-
-SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
-ENVIRONMENT = {
-    **{k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))},
-    "PYTHONPATH": str(ROOT),
-}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def client(
-    *arguments: str, program: str | None = None, packages: Path | None = None
-) -> subprocess.CompletedProcess[str]:
-    first = [] if packages is None else [str(packages)]
-    environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join([*first, str(ROOT)])}
-    command = ["-c", program] if program is not None else ["-m", "sqlwin"]
-    return subprocess.run(
-        [sys.executable, *command, *arguments],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180, check=False,
-    )  # fmt: skip
 
 
 @pytest.mark.long
@@ -63,39 +33,9 @@ def test_a_server_that_does_not_answer_is_named() -> None:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Start a server whose directory has none of the test's files. Return its address."""
-    directory, port = tmp_path_factory.mktemp("server"), free_port()
-    settings = {
-        "spark.connect.grpc.binding.port": str(port),
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-        "spark.sql.warehouse.dir": str(directory),
-    }
-    conf = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
-    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    environment = {k: v for k, v in ENVIRONMENT.items() if k != "PYTHONPATH"}
-    with (directory / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [submit, "--master", "local[2]", "--class", SERVER, *conf, "spark-internal"],
-            cwd=directory,
-            env={**environment, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-
-        def is_listening() -> bool:
-            assert process.poll() is None, (directory / "log").read_text()
-            with socket.socket() as client:
-                return client.connect_ex(("127.0.0.1", port)) == 0
-
-        wait_until(is_listening, every_s=0.1)
-        yield f"sc://127.0.0.1:{port}"
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(60)
+    """Start a server."""
+    with connect_server(tmp_path_factory.mktemp("server")) as address:
+        yield address
 
 
 WORKS = """

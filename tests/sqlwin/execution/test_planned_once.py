@@ -29,6 +29,7 @@ from sqlwin.control import SessionControl
 from sqlwin.display.progress import ProgressBar
 from sqlwin.execution import lowered as lowered_module
 from sqlwin.execution import planning
+from sqlwin.execution.compiled import executors
 from sqlwin.execution.simulated import Simulated
 from sqlwin.parser.base import TokenParser
 from sqlwin.statements.nodes import Query
@@ -210,7 +211,7 @@ def calls(rides: sqlwin.Session, monkeypatch: pytest.MonkeyPatch) -> Counter[str
         monkeypatch.setattr(module, name, counting)
 
     count(planning, "draft_plan", "planned")
-    count(planning, "lower", "lowered")
+    count(executors, "lower", "lowered")
     count(lowered_module, "lower_stream", "lowered")
     return counts
 
