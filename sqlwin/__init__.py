@@ -103,7 +103,7 @@ def compile(
 
     Args:
         sql: A query, after statements that define its tables, views and settings.
-        dialect: `duckdb`, or `spark` for Spark 4 in ANSI mode, its default.
+        dialect: `duckdb`, `postgres`, or `spark` for Spark 4 in ANSI mode, its default.
         schema: More definitions, which run first.
         settings: Settings, as in `SET 'key' = 'value'`. The time zone is UTC by default.
         params: Values of parameters by name.

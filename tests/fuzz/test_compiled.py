@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.fuzz.choices import Choices
 from tests.fuzz.compiled_roads import CompiledRoads, run_on_duckdb
+from tests.fuzz.queries import Input, RandomQuery
+from tests.postgres import server
+from tests.postgres_rows import can_store, run_on_postgres
 
 _KNOWN_REASONS = re.compile(
     r"windows of TIMESTAMP_LTZ|\S+ is an instant|FILL is not compiled|only Spark knows"
     r"|GROUPING SETS over SESSION|TIMESTAMP_LTZ on the wall clock"
+    r"|PostgreSQL has no TINYINT|times outside the years of PostgreSQL"
     r"|AVG of DECIMAL.* on Spark|SUM_DISTINCT is not merged from slices on Spark"
 )
 
@@ -60,6 +68,55 @@ def test_a_compiled_query_has_the_rows_of_its_definition_on_spark(
                 spark.catalog.dropTempView(name)
 
     check(CompiledRoads(tmp_path, "spark", run), seeds)
+
+
+class PostgresRoads(CompiledRoads):
+    """Runs compiled texts of queries whose tables PostgreSQL can store."""
+
+    def run_query(self, draw: Choices, given: Input, query: RandomQuery) -> pa.Schema | None:
+        if not can_store(self.create_tables(draw, given, query).values()):
+            self.refused["times outside the years of PostgreSQL"] += 1
+            return None
+        return super().run_query(draw, given, query)
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[psycopg.Connection[Any]]:
+    with server() as running, psycopg.connect(running.url(), autocommit=True) as connection:
+        yield connection
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "seeds", [range(60), pytest.param(range(800_000, 800_300), marks=pytest.mark.slow)], ids=str
+)
+def test_a_compiled_query_has_the_rows_of_its_definition_on_postgres(
+    seeds: Sequence[int], tmp_path: Path, postgres: psycopg.Connection[Any]
+) -> None:
+    check(PostgresRoads(tmp_path, "postgres", partial(run_on_postgres, postgres)), seeds)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: re.sub(r"(\d+) PRECEDING AND", r"1\1 PRECEDING AND", text),
+        lambda text: re.sub(r"% (\d+) \+", r"% \1 + 1 +", text),
+        lambda text: text.replace("<=", "<"),
+    ],
+    ids=["frame", "slice", "gap or rank"],
+)
+def test_a_fault_planted_for_postgres_is_found(
+    change: Callable[[str], str], tmp_path: Path, postgres: psycopg.Connection[Any]
+) -> None:
+    roads = PostgresRoads(
+        tmp_path,
+        "postgres",
+        lambda text, tables: run_on_postgres(postgres, change(text), tables),
+    )
+    roads.n_shrinks = 0
+    faults = (roads.check(seed) or "" for seed in range(60))
+    assert any("postgres: missing" in fault for fault in faults)
 
 
 def check(roads: CompiledRoads, seeds: Sequence[int]) -> None:

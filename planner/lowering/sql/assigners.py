@@ -13,7 +13,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 
 from planner.lowering.sql.refusals import refuse_part
-from planner.lowering.sql.targets import Target
+from planner.lowering.sql.target import Target
 from planner.lowering.sql.text import number, operand
 
 # Stands for the argument
@@ -59,6 +59,8 @@ def on_target(sql: str, argument: exp.Expr, target: Target) -> exp.Expr:
                 node.parent, exp.Anonymous
             ):
                 return cast(exp.Expr, inner)
+            case exp.Transform(this=values, expression=function):
+                return target.transform(values, function) or node
             case exp.Anonymous():
                 return _function(node, target)
         return node
@@ -87,7 +89,8 @@ def _function(node: exp.Anonymous, target: Target) -> exp.Expr:
             return exp.Case(ifs=[exp.If(this=args[0], true=args[1])], default=args[2])
         case "ARRAY":
             return exp.Array(expressions=args)
-    function = target.month_function(node.name.upper(), args)
+        case name:
+            function = target.month_function(name, args)
     if function is None:
         refuse_part(f"windows with {node.name} are not supported on {target.title}")
     return function

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import ClassVar
+
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.dialects.postgres import Postgres
 from sqlglot.dialects.spark import Spark
 from sqlglot.generator import Generator
 from sqlglot.generators.duckdb import DuckDBGenerator
+from sqlglot.generators.postgres import PostgresGenerator
 from sqlglot.generators.spark import SparkGenerator
 
 
@@ -38,6 +43,23 @@ class DuckDbText(DuckDB):
         """Generator with the layout."""
 
 
+class PostgresText(Postgres):
+    """PostgreSQL."""
+
+    class Generator(_Layout, PostgresGenerator):
+        """Generator with the layout."""
+
+        TRANSFORMS: ClassVar[dict[type[exp.Expr], Callable[..., str]]] = {
+            **PostgresGenerator.TRANSFORMS,
+            # cuts off the fraction of a quotient of integers
+            exp.IntDiv: lambda self, node: self.binary(node, "/"),
+        }
+
+        def div_sql(self, expression: exp.Div) -> str:
+            """Write `/` of doubles and decimals."""
+            return self.binary(expression, "/")
+
+
 class SparkText(Spark):
     """Spark."""
 
@@ -45,4 +67,8 @@ class SparkText(Spark):
         """Generator with the layout."""
 
 
-DIALECTS: dict[str, type[Dialect]] = {"duckdb": DuckDbText, "spark": SparkText}
+DIALECTS: dict[str, type[Dialect]] = {
+    "duckdb": DuckDbText,
+    "postgres": PostgresText,
+    "spark": SparkText,
+}

@@ -12,7 +12,7 @@ from typing import NoReturn, TypeGuard
 from sqlglot import exp
 
 from planner.lowering.sql.refusals import refuse_part
-from planner.lowering.sql.targets import Target
+from planner.lowering.sql.target import Target
 from planner.lowering.sql.text import (
     all_of,
     binary,
@@ -47,6 +47,7 @@ _OPERATORS: dict[str, type[exp.Binary]] = {
     ">=": exp.GTE,
     "<=>": exp.NullSafeEQ,
 }
+_ORDERS = ("<", "<=", ">", ">=")
 _LOGIC = {"and": exp.And, "or": exp.Or}
 # Parts of a time: name of the function, and Spark's result minus DuckDB's
 _FIELDS = {
@@ -94,16 +95,21 @@ class TargetExpressions:
             if column is None:
                 refuse_part(f"{expression.name} is a field of a struct", expression.name)
             return column.copy()
+        own = self.target.writers.get(expression.function)
+        written = None if own is None else own(self, expression)
+        if written is not None:
+            return written
         writer = _WRITERS.get(expression.function)
         if writer is None:
-            self._refuse(expression)
+            self.refuse(expression)
         return writer(self, expression)
 
     def where(self, conditions: tuple[Expression, ...]) -> exp.Expr | None:
         """Return conditions joined by AND. None without conditions."""
         return all_of(self.write(condition) for condition in conditions)
 
-    def _refuse(self, expression: Call, why: str = "") -> NoReturn:
+    def refuse(self, expression: Call, why: str = "") -> NoReturn:
+        """Raise `NotPortable` for a call. Without `why` its result may differ."""
         text = expression.text or expression.function.upper()
         reason = why or "is not known to have the same result"
         refuse_part(f"{text}: {reason} on {self.target.title}", expression.text)
@@ -118,16 +124,14 @@ class TargetExpressions:
             return exp.Boolean(this=bool(value))
         if is_integer(type_):
             assert isinstance(value, int)
-            if -_INT_LIMIT <= value < _INT_LIMIT:
+            if _fits_int(value):
                 return number(value) if type_ == "int" else cast(number(value), type_)
             return cast(exp.Literal.string(str(value)), type_)
         if type_ == "double":
             assert isinstance(value, float)
             if not math.isfinite(value):
                 return cast(exp.Literal.string(str(value).replace("inf", "Infinity")), type_)
-            text = repr(abs(value))
-            literal = exp.Literal(this=text if "e" in text else f"{text}e0", is_string=False)
-            return exp.Neg(this=literal) if math.copysign(1, value) < 0 else literal
+            return self.target.double(value)
         if type_ == "string":
             assert isinstance(value, str)
             return exp.Literal.string(value)
@@ -177,7 +181,7 @@ class TargetExpressions:
     def _decimal_arithmetic(self, expression: Call, left: exp.Expr, right: exp.Expr) -> exp.Expr:
         function, type_ = expression.function, expression.type
         if not _is_unclamped(expression):
-            self._refuse(expression, "decimals of more than 38 digits are rounded otherwise")
+            self.refuse(expression, "decimals of more than 38 digits are rounded otherwise")
         kind = _OPERATORS[function]
         if self.target.name == "spark":
             return binary(kind, left, right)
@@ -190,7 +194,7 @@ class TargetExpressions:
     def _divided(self, expression: Call) -> exp.Expr:
         function, type_ = expression.function, expression.type
         if decimal_digits(type_) is not None:
-            self._refuse(expression, "engines round quotients of decimals differently")
+            self.refuse(expression, "engines round quotients of decimals differently")
         left, right = self._operands(expression)
         kinds = {"/": exp.Div, "%": exp.Mod, "div": exp.IntDiv}
         quotient = binary(kinds[function], left, right)
@@ -214,9 +218,9 @@ class TargetExpressions:
     def _rounded(self, expression: Call) -> exp.Expr:
         value, decimals = expression.args
         if not isinstance(decimals, Constant) or not isinstance(decimals.value, int):
-            self._refuse(expression)
+            self.refuse(expression)
         if not 0 <= decimals.value <= _EXACT_DIGITS:
-            self._refuse(expression, "a negative number of decimals is not the same")
+            self.refuse(expression, "a negative number of decimals is not the same")
         written = self.write(value)
         if self.target.name == "spark":
             return call("ROUND", written, decimals.value)
@@ -247,6 +251,8 @@ class TargetExpressions:
 
     def _compared(self, expression: Call) -> exp.Expr:
         left, right = self._operands(expression)
+        if expression.args[0].type == "string" and expression.function in _ORDERS:
+            left = self.target.compared_text(left)
         return binary(_OPERATORS[expression.function], left, right)
 
     def _joined(self, expression: Call) -> exp.Expr:
@@ -279,7 +285,8 @@ class TargetExpressions:
             branches.append((self.write(condition), known.write(value)))
         is_null = isinstance(default, Constant) and default.value is None
         typed = any(not _is_null(value) for value in parts[1::2])
-        return case(branches, None if is_null and typed else self.write(default))
+        whole = case(branches, None if is_null and typed else self.write(default))
+        return self.target.typed(whole, expression.type)
 
     def _with_condition(self, condition: Expression) -> TargetExpressions:
         """Return the writer of expressions that are only evaluated if a condition is true."""
@@ -289,7 +296,8 @@ class TargetExpressions:
         return self
 
     def _called(self, expression: Call) -> exp.Expr:
-        return call(expression.function.upper(), *self._args(expression))
+        result = call(expression.function.upper(), *self._args(expression))
+        return self.target.typed(result, expression.type)
 
     # -- casts ---------------------------------------------------------------------------------
 
@@ -302,7 +310,7 @@ class TargetExpressions:
             return cast(call("TRUNC", written), target)
         if not _is_exact_cast(source, target):
             types = f"{shown_type(source)} to {shown_type(target)}"
-            self._refuse(expression, f"the cast from {types} is not known to be the same")
+            self.refuse(expression, f"the cast from {types} is not known to be the same")
         return cast(written, target)
 
     # -- times ---------------------------------------------------------------------------------
@@ -344,7 +352,7 @@ class TargetExpressions:
     def _length(self, expression: Call) -> exp.Expr:
         (value,) = expression.args
         if value.type != "string":
-            self._refuse(expression)
+            self.refuse(expression)
         return cast(call("LENGTH", self.write(value)), "int")
 
     def _concatenated(self, expression: Call) -> exp.Expr:
@@ -365,7 +373,7 @@ class TargetExpressions:
         numbers = [bound.value if isinstance(bound, Constant) else None for bound in bounds]
         whole = [part for part in numbers if isinstance(part, int)]
         if len(whole) < len(numbers) or whole[0] < 1 or min(whole) < 0:
-            self._refuse(expression, "a position before 1 or a negative length is not the same")
+            self.refuse(expression, "a position before 1 or a negative length is not the same")
         return call("SUBSTRING", *self._args(expression))
 
     def _text_test(self, expression: Call) -> exp.Expr:
@@ -378,7 +386,7 @@ class TargetExpressions:
 
     def _in_other_case(self, expression: Call) -> exp.Expr:
         if self.target.name != "spark":
-            self._refuse(expression, "the case of letters outside ASCII is not the same")
+            self.refuse(expression, "the case of letters outside ASCII is not the same")
         return self._called(expression)
 
 
@@ -387,7 +395,8 @@ def _is_null(value: Expression) -> bool:
 
 
 def _fits_int(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and -_INT_LIMIT <= value < _INT_LIMIT
+    # -2147483648 is the negative of a BIGINT
+    return isinstance(value, int) and -_INT_LIMIT < value < _INT_LIMIT
 
 
 def _side(value: exp.Expr) -> exp.Expr:

@@ -18,6 +18,12 @@ _WORDS = {
     for words in dialect.tokenizer_class.KEYWORDS
     for word in words.split()
 }
+# Reserved in PostgreSQL and no keyword of sqlglot's dialects
+_WORDS |= {
+    "analyse", "asymmetric", "authorization", "both", "concurrently", "current_catalog",
+    "current_role", "current_schema", "deferrable", "freeze", "initially", "leading", "only",
+    "placing", "session_user", "symmetric", "trailing", "user", "variadic", "verbose",
+}  # fmt: skip
 _INTERNAL = {SLICE_END: "slice_us", START: "start_us", END: "end_us", TIME: "time_us"}
 
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 from planner.lowering.sql.expressions import TargetExpressions
 from planner.lowering.sql.names import TextNames
 from planner.lowering.sql.refusals import refuse_part
-from planner.lowering.sql.targets import Target
+from planner.lowering.sql.target import Target
 from planner.lowering.sql.text import aggregate, all_of, binary, call, case, cast, not_null
 from planner.scalars.decimals import decimal_digits
 from runtime.plan.local import PartialColumns
@@ -70,7 +70,8 @@ def partial_of_rows(partial: Partial, rows: TargetExpressions) -> exp.Expr:
             total = aggregate(call(op.name, value), condition)
             return rows.target.checked_sum(total, type_)
         case Merge(op=op):
-            return aggregate(call(op.name, args[0]), condition)
+            found = aggregate(rows.target.merge(op, args[0], types[0]), condition)
+            return rows.target.typed(found, types[0])
         case CollectSet():
             values = [zero_signed(*pair) for pair in zip(args, types, strict=True)]
             conditions = [*([] if condition is None else [condition]), *map(not_null, values)]
@@ -108,6 +109,8 @@ def merge_of(
     """
     first = accumulator.columns[0]
     column = names.column(first)
+    item = types[first].removeprefix("array<").removesuffix(">")
+    item = "string" if item.startswith("struct<") else item
     match accumulator:
         case Merge(op=MergeOp.COUNT):
             return MergedColumn(first, target.checked_sum(call("SUM", column), "bigint"), column)
@@ -115,13 +118,16 @@ def merge_of(
             total = target.checked_sum(call("SUM", column), types[first])
             return MergedColumn(first, total, column)
         case Merge(op=op):
-            return MergedColumn(first, call(op.name, column), column)
+            merged = target.typed(target.merge(op, column, types[first]), types[first])
+            return MergedColumn(first, merged, column)
         case Distinct(op=MergeOp.COUNT):
-            counts = (target.count_of_union(column, is_merged=part) for part in (True, False))
+            counts = (target.count_of_union(column, item, is_merged=part) for part in (True, False))
             return MergedColumn(accumulator.output.name, *counts)
         case Distinct(op=MergeOp.SUM) if accumulator.output.type != "double":
             type_ = accumulator.output.type
-            sums = [target.sum_of_union(column, type_, is_merged=part) for part in (True, False)]
+            sums = [
+                target.sum_of_union(column, item, type_, is_merged=part) for part in (True, False)
+            ]
             if sums[0] is not None and sums[1] is not None:
                 return MergedColumn(accumulator.output.name, sums[0], sums[1])
     refuse_part(f"{accumulator.name} is not merged from slices on {target.title}")

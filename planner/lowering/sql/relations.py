@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from planner.lowering.sql.names import TextNames
-from planner.lowering.sql.targets import Target
+from planner.lowering.sql.target import Target
 from planner.lowering.sql.text import number, where
 
 

@@ -13,7 +13,7 @@ from planner.lowering.sql.names import TextNames, quoted
 from planner.lowering.sql.refusals import refuse_part
 from planner.lowering.sql.relations import Ctes, Source, select, union_all
 from planner.lowering.sql.sessions import number_sessions, spans_of_sessions
-from planner.lowering.sql.targets import Target
+from planner.lowering.sql.target import Target
 from planner.lowering.sql.text import all_of, binary, call, cast, not_null, number
 from planner.lowering.sql.windows import WindowWriter
 from planner.nodes.aggregate_plans import END
@@ -33,7 +33,8 @@ from runtime.plan.rows import (
     WindowedRows,
     local_rows,
 )
-from runtime.spec.expressions import ColumnRef, RankOrder
+from runtime.spec.aggregates import Merge
+from runtime.spec.expressions import ColumnRef
 from runtime.windows.base import BaseAligned
 from runtime.windows.times import FIRST_TIME, LAST_TIME, WINDOW_TIME_LAG_US
 
@@ -191,18 +192,29 @@ class _RowsWriter:
         items = [self.ctes.named(source.columns[name], name) for name in names]
         query = select(items, source.name)
         if node.order:
-            query.set(
-                "order", exp.Order(expressions=[_sorted(part, source) for part in node.order])
-            )
+            query.set("order", exp.Order(expressions=self._sorted(node, source)))
         if node.limit is not None:
             query.set("limit", exp.Limit(expression=number(node.limit)))
         if node.offset:
             query.set("offset", exp.Offset(expression=number(node.offset)))
         return query
 
+    def _sorted(self, node: OrderedRows | RankedRows, source: Source) -> list[exp.Expr]:
+        """Return the items of ORDER BY over the columns of the input."""
+        texts = _texts(node.input)
+        items: list[exp.Expr] = []
+        for part in node.order:
+            value = source.columns[part.column].copy()
+            if part.column in texts:
+                value = self.ctes.target.compared_text(value)
+            items.append(
+                exp.Ordered(this=value, desc=part.is_descending, nulls_first=part.nulls_first)
+            )
+        return items
+
     def _ranked(self, node: RankedRows) -> exp.Select:
         source = self.source(node.input)
-        order = [_sorted(part, source) for part in node.order]
+        order = self._sorted(node, source)
         window = exp.Window(
             this=call(node.function),
             partition_by=[source.columns[name].copy() for name in node.by],
@@ -343,9 +355,21 @@ def _only_renames(node: ProjectedRows) -> bool:
     )
 
 
-def _sorted(part: RankOrder, source: Source) -> exp.Expr:
-    return exp.Ordered(
-        this=source.columns[part.column].copy(),
-        desc=part.is_descending,
-        nulls_first=part.nulls_first,
-    )
+def _texts(node: PlanNode) -> frozenset[str]:
+    """Return the STRING columns of a node, by their names in the plan."""
+    match node:
+        case GivenRows() | InlineRows():
+            return frozenset(column.name for column in node.columns if column.type == "string")
+        case ProjectedRows():
+            columns = node.projection.columns
+            return frozenset(name for name, value in columns if value.type == "string")
+        case MergedWindows():
+            scan = local_rows(node).source
+            keys = {name for name, key in scan.keys if key.type == "string"}
+            bounds = {
+                part.columns[0]
+                for part in scan.partials
+                if isinstance(part.into, Merge) and [arg.type for arg in part.args] == ["string"]
+            }
+            return frozenset(keys | bounds)
+    return frozenset(name for part in node.inputs for name in _texts(part))

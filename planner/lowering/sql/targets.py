@@ -1,111 +1,19 @@
-"""Engines that the portable lowering writes SQL for, and where they differ.
-
-Times are microseconds since 1970 as BIGINT wherever windows are computed.
-"""
+"""DuckDB and Spark as targets, and the list of all targets."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
 
 from sqlglot import exp
 
-from planner.lowering.sql.text import binary, call, case, cast, decimal, number
+from planner.lowering.sql.postgres import PostgresTarget
+from planner.lowering.sql.target import Target
+from planner.lowering.sql.text import FIRST_DAY, binary, call, case, cast, decimal, number
 from planner.scalars.decimals import MAX_DECIMAL_DIGITS
 
 _EPOCH = exp.Cast(
     this=exp.Literal.string("1970-01-01 00:00:00"), to=exp.DataType(this=exp.DType.TIMESTAMPNTZ)
 )
-_FIRST_DAY = exp.Cast(this=exp.Literal.string("1970-01-01"), to=exp.DataType(this=exp.DType.DATE))
-
-
-class Target(ABC):
-    """An engine."""
-
-    name: ClassVar[str]
-    """Name for `--to`, which is also the name of sqlglot's dialect."""
-
-    title: ClassVar[str]
-    """Name in messages."""
-
-    has_fast_frames: ClassVar[bool]
-    """Whether the costs of `ROWS n PRECEDING` do not grow with n."""
-
-    def floor_mod(self, value: exp.Expr, divisor: int) -> exp.Expr:
-        """Return the remainder of a BIGINT, from 0 to below the divisor."""
-        below = binary(exp.Mod, value, divisor)
-        return binary(exp.Mod, binary(exp.Add, below, divisor), divisor)
-
-    @abstractmethod
-    def to_us(self, time: exp.Expr, type_: str) -> exp.Expr:
-        """Return the microseconds since 1970 of a `timestamp_ntz`, or of a `timestamp` in UTC."""
-
-    @abstractmethod
-    def from_us(self, time_us: exp.Expr, type_: str = "timestamp_ntz") -> exp.Expr:
-        """Return the time with these microseconds since 1970."""
-
-    @abstractmethod
-    def series(self, first: exp.Expr, last: exp.Expr, step: exp.Expr) -> exp.Expr:
-        """Return a list of numbers from the first to the last one."""
-
-    @abstractmethod
-    def unnest(self, values: exp.Expr) -> exp.Expr:
-        """Return an item of a select list that repeats the row for each value of a list."""
-
-    @abstractmethod
-    def distinct_list(self, value: exp.Expr) -> exp.Expr:
-        """Return the aggregate that lists the distinct values of a group, without NULLs."""
-
-    @abstractmethod
-    def struct(self, fields: Sequence[exp.Expr]) -> exp.Expr:
-        """Return a struct of values."""
-
-    @abstractmethod
-    def count_of_union(self, lists: exp.Expr, *, is_merged: bool) -> exp.Expr:
-        """Return the number of distinct values, BIGINT.
-
-        Args:
-            lists: Column with lists of distinct values, NULL for none.
-            is_merged: Whether the lists of a group are united. Otherwise they are counted row by
-                row.
-        """
-
-    @abstractmethod
-    def sum_of_union(self, lists: exp.Expr, type_: str, *, is_merged: bool) -> exp.Expr | None:
-        """Return the sum of distinct integers or decimals. None if the engine cannot compute it.
-
-        Args:
-            lists: As in `count_of_union`.
-            type_: Type of the sum.
-            is_merged: As in `count_of_union`.
-        """
-
-    @abstractmethod
-    def month_function(self, name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
-        """Return a function of Spark SQL with which windows of months are computed, or None."""
-
-    @abstractmethod
-    def fail(self, message: str) -> exp.Expr:
-        """Return an expression that fails."""
-
-    def rounded_quotient(
-        self, total: exp.Expr, sum_scale: int, count: exp.Expr, scale: int, type_: str
-    ) -> exp.Expr | None:
-        """Return the average of decimals, rounded half up. None if the engine cannot compute it.
-
-        Args:
-            total: Sum, DECIMAL.
-            sum_scale: Its digits after the point.
-            count: Number of values, BIGINT. The average of none is NULL.
-            scale: Digits after the point of the average, not fewer than the sum has.
-            type_: Type of the average.
-        """
-        return None
-
-    def checked_sum(self, total: exp.Expr, type_: str) -> exp.Expr:
-        """Return a sum in the type of the query; a sum outside its range fails."""
-        return total if type_ == "double" else cast(total, type_)
 
 
 class DuckDbTarget(Target):
@@ -125,6 +33,9 @@ class DuckDbTarget(Target):
     def series(self, first: exp.Expr, last: exp.Expr, step: exp.Expr) -> exp.Expr:
         return call("GENERATE_SERIES", first, last, step)
 
+    def series_before(self, first: exp.Expr, end: exp.Expr, step: int) -> exp.Expr:
+        return call("RANGE", first, end, step)
+
     def unnest(self, values: exp.Expr) -> exp.Expr:
         return call("UNNEST", values)
 
@@ -134,10 +45,10 @@ class DuckDbTarget(Target):
     def struct(self, fields: Sequence[exp.Expr]) -> exp.Expr:
         return call("ROW", *fields)
 
-    def count_of_union(self, lists: exp.Expr, *, is_merged: bool) -> exp.Expr:
+    def count_of_union(self, lists: exp.Expr, item: str, *, is_merged: bool) -> exp.Expr:
         return call("COALESCE", call("LEN", self._union(lists, is_merged=is_merged)), 0)
 
-    def sum_of_union(self, lists: exp.Expr, type_: str, *, is_merged: bool) -> exp.Expr:
+    def sum_of_union(self, lists: exp.Expr, item: str, type_: str, *, is_merged: bool) -> exp.Expr:
         return cast(call("LIST_SUM", self._union(lists, is_merged=is_merged)), type_)
 
     def _union(self, lists: exp.Expr, *, is_merged: bool) -> exp.Expr:
@@ -148,14 +59,12 @@ class DuckDbTarget(Target):
     def month_function(self, name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
         match name:
             case "DATE_FROM_UNIX_DATE":
-                return exp.Paren(this=binary(exp.Add, _FIRST_DAY, args[0]))
+                return exp.Paren(this=binary(exp.Add, FIRST_DAY, args[0]))
             case "UNIX_DATE":
-                return exp.Paren(this=binary(exp.Sub, args[0], _FIRST_DAY))
+                return exp.Paren(this=binary(exp.Sub, args[0], FIRST_DAY))
             case "ADD_MONTHS":
                 later = binary(exp.Add, args[0], call("TO_MONTHS", args[1]))
                 return cast(later, "date")
-            case "TRANSFORM":
-                return call("LIST_TRANSFORM", *args)
             case "YEAR" | "MONTH":
                 return call(name, *args)
         return None
@@ -210,13 +119,13 @@ class SparkTarget(Target):
     def struct(self, fields: Sequence[exp.Expr]) -> exp.Expr:
         return call("STRUCT", *fields)
 
-    def count_of_union(self, lists: exp.Expr, *, is_merged: bool) -> exp.Expr:
+    def count_of_union(self, lists: exp.Expr, item: str, *, is_merged: bool) -> exp.Expr:
         values = lists
         if is_merged:
             values = call("ARRAY_DISTINCT", call("FLATTEN", call("COLLECT_LIST", lists)))
         return cast(call("COALESCE", call("SIZE", values), 0), "bigint")
 
-    def sum_of_union(self, lists: exp.Expr, type_: str, *, is_merged: bool) -> None:
+    def sum_of_union(self, lists: exp.Expr, item: str, type_: str, *, is_merged: bool) -> None:
         return None
 
     def month_function(self, name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
@@ -230,4 +139,6 @@ class SparkTarget(Target):
         return super().checked_sum(total, type_) if type_.startswith("decimal") else total
 
 
-TARGETS: dict[str, Target] = {target.name: target for target in (DuckDbTarget(), SparkTarget())}
+TARGETS: dict[str, Target] = {
+    target.name: target for target in (DuckDbTarget(), PostgresTarget(), SparkTarget())
+}

@@ -25,6 +25,7 @@ _TYPES = {
     "timestamp": exp.DType.TIMESTAMPTZ,
     "timestamp_ntz": exp.DType.TIMESTAMPNTZ,
 }
+FIRST_DAY = exp.Cast(this=exp.Literal.string("1970-01-01"), to=exp.DataType(this=exp.DType.DATE))
 _ARITHMETIC = (exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Add, exp.Sub)
 # More than any operator
 _ATOM = 4

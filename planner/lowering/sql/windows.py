@@ -214,7 +214,7 @@ class WindowWriter:
         following = self.ctes.add("slices_and_next", with_next)
         past = binary(exp.Add, slice_end, size)
         until = call("LEAST", call("COALESCE", names.column(_NEXT), past), past)
-        ends = self.ctes.target.unnest(call("RANGE", slice_end, until, width))
+        ends = self.ctes.target.unnest(self.ctes.target.series_before(slice_end, until, width))
         own = [*keys, slice_end, self.ctes.named(ends, END), *self.ctes.items(*partials)]
         rows = self.ctes.add(
             "ends_of_windows",
@@ -233,11 +233,13 @@ class WindowWriter:
         for part in self.aggregation.accumulators:
             assert isinstance(part, Merge)
             (name,) = part.columns
-            op = "SUM" if part.op is MergeOp.COUNT else part.op.name
-            value = case([(is_own, names.column(name))])
-            moving: exp.Expr = exp.Window(this=call(op, value), alias=_FRAME.copy())
-            if op == "SUM":
-                moving = self.ctes.target.checked_sum(moving, self.types[name])
+            value, type_ = case([(is_own, names.column(name))]), self.types[name]
+            if part.op in (MergeOp.COUNT, MergeOp.SUM):
+                total = exp.Window(this=call("SUM", value), alias=_FRAME.copy())
+                moving = self.ctes.target.checked_sum(total, type_)
+            else:
+                found = self.ctes.target.merge(part.op, value, type_)
+                moving = self.ctes.target.typed(exp.Window(this=found, alias=_FRAME.copy()), type_)
             merged.append(self.ctes.named(moving, name))
         query = select([*keys, end, *merged], rows)
         query.set("windows", [over(_FRAME, keys, end, frame)])

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
+import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -22,6 +23,8 @@ from sqlwin.cli.app import main
 from sqlwin.session import Session
 from tests import goldens
 from tests.oracle import MINUTE_US, OracleWindow, expected, same_rows
+from tests.postgres import server
+from tests.postgres_rows import load, result
 from tests.unstarted import unstarted_spark
 
 HERE = Path(__file__).parent
@@ -72,7 +75,7 @@ def rows_here(query: str, t: pa.Table) -> list[tuple[Any, ...]]:
         return [tuple(row.values()) for row in result.to_arrow().to_pylist()]
 
 
-@pytest.mark.parametrize("dialect", ["duckdb", "spark"])
+@pytest.mark.parametrize("dialect", ["duckdb", "postgres", "spark"])
 @pytest.mark.parametrize("case", TEXTS, ids=lambda path: path.stem)
 def test_a_text_is_the_golden_one(
     case: Path, dialect: str, update_goldens: bool, monkeypatch: pytest.MonkeyPatch
@@ -388,3 +391,24 @@ def test_scalars_have_the_same_values_on_spark(spark: SparkSession, tmp_path: Pa
         wanted = connection.sql(there).to_arrow_table()
     columns = zip(rows.columns, wanted.columns, EXPRESSIONS, strict=True)
     assert not [e for a, b, e in columns if not is_same(a.to_pylist(), b.to_pylist())]
+
+
+@pytest.mark.long
+def test_scalars_have_the_same_values_on_postgres() -> None:
+    t, n_refused, wrong = scalar_rows(), 0, []
+    with server() as running, psycopg.connect(running.url()) as there, duckdb.connect() as here:
+        load(there, "t", t)
+        here.register("t", t)
+        for text in EXPRESSIONS:
+            query = f"SELECT {text} AS c FROM t"
+            try:
+                rows = result(there, sqlwin.compile(query, "postgres", schema=SCHEMA))
+            except sqlwin.SqlwinError:
+                n_refused += 1
+                continue
+            wanted = here.sql(sqlwin.compile(query, "duckdb", schema=SCHEMA)).to_arrow_table()
+            if rows.schema != wanted.schema or not is_same(rows.to_pylist(), wanted.to_pylist()):
+                wrong.append((text, rows.schema, wanted.schema))
+    assert not wrong, wrong
+    # `%` of DOUBLE and TINYINT
+    assert n_refused == 2

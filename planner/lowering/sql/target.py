@@ -1,0 +1,156 @@
+"""The base class of engines that the portable lowering writes SQL for.
+
+Times are microseconds since 1970 as BIGINT wherever windows are computed.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, NoReturn, Protocol
+
+from sqlglot import exp
+
+from planner.lowering.sql.text import binary, call, cast, number
+from runtime.spec.aggregates import MergeOp
+from runtime.spec.expressions import Call, Expression
+
+
+class ExpressionWriter(Protocol):
+    """Writer of scalar expressions on a target."""
+
+    def write(self, expression: Expression) -> exp.Expr:
+        """Return an expression on the target."""
+
+    def refuse(self, expression: Call, why: str = "") -> NoReturn:
+        """Raise `NotPortable` for a call."""
+
+
+class Target(ABC):
+    """An engine."""
+
+    writers: ClassVar[Mapping[str, Callable[[ExpressionWriter, Call], exp.Expr | None]]] = {}
+    """Writers of functions that only this engine writes so, by name. They return None otherwise."""
+
+    name: ClassVar[str]
+    """Name for `--to`, which is also the name of sqlglot's dialect."""
+
+    title: ClassVar[str]
+    """Name in messages."""
+
+    has_fast_frames: ClassVar[bool]
+    """Whether the costs of `ROWS n PRECEDING` do not grow with n."""
+
+    def floor_mod(self, value: exp.Expr, divisor: int) -> exp.Expr:
+        """Return the remainder of a BIGINT, from 0 to below the divisor."""
+        below = binary(exp.Mod, value, divisor)
+        return binary(exp.Mod, binary(exp.Add, below, divisor), divisor)
+
+    @abstractmethod
+    def to_us(self, time: exp.Expr, type_: str) -> exp.Expr:
+        """Return the microseconds since 1970 of a `timestamp_ntz`, or of a `timestamp` in UTC."""
+
+    @abstractmethod
+    def from_us(self, time_us: exp.Expr, type_: str = "timestamp_ntz") -> exp.Expr:
+        """Return the time with these microseconds since 1970."""
+
+    @abstractmethod
+    def series(self, first: exp.Expr, last: exp.Expr, step: exp.Expr) -> exp.Expr:
+        """Return a list of numbers from the first to the last one."""
+
+    def series_before(self, first: exp.Expr, end: exp.Expr, step: int) -> exp.Expr:
+        """Return a list of numbers from the first one to below the end."""
+        return self.series(first, binary(exp.Sub, end, 1), number(step))
+
+    def transform(self, values: exp.Expr, function: exp.Expr) -> exp.Expr | None:
+        """Return the results of a function for the values of a list. None: as sqlglot writes it."""
+        return None
+
+    @abstractmethod
+    def unnest(self, values: exp.Expr) -> exp.Expr:
+        """Return an item of a select list that repeats the row for each value of a list."""
+
+    @abstractmethod
+    def distinct_list(self, value: exp.Expr) -> exp.Expr:
+        """Return the aggregate that lists the distinct values of a group, without NULLs."""
+
+    @abstractmethod
+    def struct(self, fields: Sequence[exp.Expr]) -> exp.Expr:
+        """Return a struct of values."""
+
+    @abstractmethod
+    def count_of_union(self, lists: exp.Expr, item: str, *, is_merged: bool) -> exp.Expr:
+        """Return the number of distinct values, BIGINT.
+
+        Args:
+            lists: Column with lists of distinct values, NULL for none.
+            item: Type of the values, `string` for rows of them.
+            is_merged: Whether the lists of a group are united. Otherwise they are counted row by
+                row.
+        """
+
+    @abstractmethod
+    def sum_of_union(
+        self, lists: exp.Expr, item: str, type_: str, *, is_merged: bool
+    ) -> exp.Expr | None:
+        """Return the sum of distinct integers or decimals. None if the engine cannot compute it.
+
+        Args:
+            lists: As in `count_of_union`.
+            item: As in `count_of_union`.
+            type_: Type of the sum.
+            is_merged: As in `count_of_union`.
+        """
+
+    @abstractmethod
+    def month_function(self, name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
+        """Return a function of Spark SQL with which windows of months are computed, or None."""
+
+    @abstractmethod
+    def fail(self, message: str) -> exp.Expr:
+        """Return an expression that fails."""
+
+    def double(self, value: float) -> exp.Expr:
+        """Return a finite DOUBLE literal."""
+        text = repr(abs(value))
+        literal = exp.Literal(this=text if "e" in text else f"{text}e0", is_string=False)
+        return exp.Neg(this=literal) if math.copysign(1, value) < 0 else literal
+
+    def compared_text(self, text: exp.Expr) -> exp.Expr:
+        """Return a text that is compared, ordered or searched for its minimum by its bytes."""
+        return text
+
+    def merge(self, op: MergeOp, value: exp.Expr, type_: str) -> exp.Expr:
+        """Return the aggregate MIN, MAX or BIT_* of values of a type."""
+        return call(op.name, value)
+
+    def typed(self, result: exp.Expr, type_: str) -> exp.Expr:
+        """Return a result of MIN, MAX, CASE or a function with the digits of its DECIMAL type."""
+        return result
+
+    def check(self, query: exp.Query) -> None:
+        """Check a finished query.
+
+        Raises:
+            NotPortable: The engine cannot run it, or not with this result.
+        """
+        return
+
+    def rounded_quotient(
+        self, total: exp.Expr, sum_scale: int, count: exp.Expr, scale: int, type_: str
+    ) -> exp.Expr | None:
+        """Return the average of decimals, rounded half up. None if the engine cannot compute it.
+
+        Args:
+            total: Sum, DECIMAL.
+            sum_scale: Its digits after the point.
+            count: Number of values, BIGINT. The average of none is NULL.
+            scale: Digits after the point of the average, not fewer than the sum has.
+            type_: Type of the average.
+        """
+        return None
+
+    def checked_sum(self, total: exp.Expr, type_: str) -> exp.Expr:
+        """Return a sum in the type of the query; a sum outside its range fails."""
+        return total if type_ == "double" else cast(total, type_)
