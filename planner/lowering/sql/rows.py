@@ -15,7 +15,7 @@ from planner.lowering.sql.relations import Ctes, Source, select, union_all
 from planner.lowering.sql.sessions import number_sessions, spans_of_sessions
 from planner.lowering.sql.target import Target
 from planner.lowering.sql.text import all_of, binary, call, cast, not_null, number
-from planner.lowering.sql.windows import WindowWriter
+from planner.lowering.sql.windows import WindowWriter, types_of_partial
 from planner.nodes.aggregate_plans import END
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.nodes import PlanNode
@@ -33,7 +33,6 @@ from runtime.plan.rows import (
     WindowedRows,
     local_rows,
 )
-from runtime.spec.aggregates import Merge
 from runtime.spec.expressions import ColumnRef
 from runtime.windows.base import BaseAligned
 from runtime.windows.times import FIRST_TIME, LAST_TIME, WINDOW_TIME_LAG_US
@@ -366,10 +365,7 @@ def _texts(node: PlanNode) -> frozenset[str]:
         case MergedWindows():
             scan = local_rows(node).source
             keys = {name for name, key in scan.keys if key.type == "string"}
-            bounds = {
-                part.columns[0]
-                for part in scan.partials
-                if isinstance(part.into, Merge) and [arg.type for arg in part.args] == ["string"]
-            }
-            return frozenset(keys | bounds)
+            types = (types_of_partial(part) for part in scan.partials)
+            picked = {name for of in types for name, type_ in of.items() if type_ == "string"}
+            return frozenset(keys | picked)
     return frozenset(name for part in node.inputs for name in _texts(part))

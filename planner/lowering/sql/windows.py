@@ -57,7 +57,7 @@ class WindowWriter:
         self.source = source
         partials = local.source.partials
         self.types = {
-            column: type_ for part in partials for column, type_ in _types_of(part).items()
+            column: type_ for part in partials for column, type_ in types_of_partial(part).items()
         }
 
     def write(self) -> Source:
@@ -309,7 +309,8 @@ class WindowWriter:
         return averages(self.aggregation, self.types, self.ctes.names, self.ctes.target)
 
 
-def _types_of(part: Partial) -> dict[str, str]:
+def types_of_partial(part: Partial) -> dict[str, str]:
+    """Return the Spark types of a partial's columns, by name."""
     types = part.into.partial_types([arg.type for arg in part.args])
     return dict(zip(part.columns, types.values(), strict=True))
 

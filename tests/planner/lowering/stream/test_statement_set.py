@@ -27,7 +27,6 @@ from planner.streams.sharing import MAX_READERS
 from runtime.plan.nodes import BatchWindowsStep, SqlStep
 from runtime.spec.stream import LATE_ROW
 from runtime.spec.table import Column, Watermark
-from runtime.streaming.slices.levels import MAX_READERS as MAX_IN_STATE
 from runtime.windows.cumulate import Cumulate
 from runtime.windows.hop import Hop
 from runtime.windows.session import SessionWindow
@@ -208,7 +207,6 @@ def test_shared_slices_of_streams_may_not_be_much_finer():
 
 
 def test_no_more_windows_share_a_stream_than_it_can_tell_apart():
-    assert MAX_READERS == MAX_IN_STATE
     plans = [window_aggregate(Tumble(MINUTE)) for _ in range(MAX_READERS + 3)]
     groups = shared_stream_groups(share(*plans)[0], CATALOG)
     assert sorted(map(len, groups)) == [3, MAX_READERS]
