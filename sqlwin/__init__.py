@@ -69,14 +69,16 @@ def connect(
         settings: Settings of sqlwin, as in `SET 'key' = 'value'`.
 
     Raises:
-        SqlwinError: Java is missing, the cluster cannot be reached, or a setting is unknown.
+        SqlwinError: Java is missing, the cluster cannot be reached, a setting is unknown, or the
+            caller is a definition of a declarative pipeline.
     """
     begun = time.time()
     # PySpark takes a second to import, so it is imported as late as possible.
     from runtime.spark.on_demand import spark_lock
-    from runtime.spark.session import session_on_demand
+    from runtime.spark.session import refuse_pipeline_definition, session_on_demand
     from sqlwin.session import Session
 
+    refuse_pipeline_definition()
     if spark is not None:
         if master or conf or remote:
             raise SqlwinError(

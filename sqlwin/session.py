@@ -27,7 +27,6 @@ from runtime.spark.session import (
     end_use,
     is_remote,
     is_stopped,
-    refuse_pipeline_definition,
 )
 from runtime.spark.shipping import ship_code
 from runtime.spec.figures import count_text
@@ -73,14 +72,12 @@ class Session:
         begun: Time at which `connect` was called, in seconds since 1970. None: now.
 
     Raises:
-        SqlwinError: A setting is unknown or its value is invalid, or the caller is a definition of
-            a declarative pipeline.
+        SqlwinError: A setting is unknown or its value is invalid.
     """
 
     def __init__(
         self, spark: SparkSession, *, settings: Mapping[str, str], begun: float | None = None
     ) -> None:
-        refuse_pipeline_definition()
         self._spark = spark
         self._is_closed = False
         self._page: Page | None = None

@@ -361,8 +361,8 @@ def is_local_mode(spark: SparkSession) -> bool:
 def refuse_pipeline_definition() -> None:
     """Check that the caller does not define datasets of a declarative pipeline.
 
-    Spark forbids definitions to analyze queries, create views or set settings, and sqlwin needs all
-    of them to plan a query.
+    Spark forbids definitions to analyze queries, create views or set settings, and a session needs
+    all of them to plan a query. `sqlwin.compile` needs none.
 
     Raises:
         SetupError: It does.
@@ -375,9 +375,10 @@ def refuse_pipeline_definition() -> None:
     except spark_error():
         return
     raise SetupError(
-        "a definition of a declarative pipeline cannot use sqlwin, because Spark lets definitions "
-        "neither analyze queries nor create views",
-        hint="query the pipeline's tables in a program of its own, after spark-pipelines run",
+        "a definition of a declarative pipeline cannot open a session of sqlwin, because Spark "
+        "lets definitions neither analyze queries nor create views",
+        hint="return spark.sql(sqlwin.compile(...)), or query the pipeline's tables after "
+        "spark-pipelines run",
     )
 
 
