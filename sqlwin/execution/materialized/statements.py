@@ -27,6 +27,7 @@ from runtime.windows.intervals import render_duration
 from sqlwin.catalog.entries import Definition, MaterializedTable, Name
 from sqlwin.catalog.materialized import tables_of
 from sqlwin.catalog.opening import open_materialized
+from sqlwin.execution.compiled.executors import check_batch_only
 from sqlwin.execution.materialized.options import RETENTION, TIERS, rules_of
 from sqlwin.execution.materialized.stored_rows import plan_file_rows, plan_inserted_rows
 from sqlwin.execution.planning import Plans
@@ -54,6 +55,7 @@ class MaterializedTables:
             SqlwinError: Its query cannot be materialized, the name or directory is taken, or the
                 files of the base table cannot be read.
         """
+        check_batch_only(self._plans.config, statement.text, "materialized tables")
         catalog, name = self._plans.catalog, ".".join(statement.name)
         if (entry := catalog.entry(statement.name)) is not None:
             if statement.if_not_exists and isinstance(entry, MaterializedTable):
@@ -103,6 +105,7 @@ class MaterializedTables:
         Raises:
             SqlwinError: The table does not exist, or the action fails.
         """
+        check_batch_only(self._plans.config, statement.text, "materialized tables")
         entry = self._entry(statement.name)
         name = ".".join(entry.name)
         if entry.definition.is_inserted:

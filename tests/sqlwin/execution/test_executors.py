@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame
@@ -23,10 +23,9 @@ WHERE sched_dep < TIMESTAMP '2013-01-03 00:00:00' GROUP BY origin, window_start,
 
 
 @pytest.fixture
-def flights_session(session: sqlwin.Session) -> Iterator[sqlwin.Session]:
-    session.execute(SETUP)
-    yield session
-    session.execute("RESET 'sqlwin.executor'; DROP TABLE flights")
+def flights_session(fresh_session: sqlwin.Session) -> sqlwin.Session:
+    fresh_session.execute(SETUP)
+    return fresh_session
 
 
 def test_portable_and_spark_have_the_same_rows(
@@ -55,14 +54,55 @@ def test_portable_and_spark_have_the_same_rows(
     [
         (HOP.replace("COUNT(*)", "LISTAGG(carrier)"), "which cannot run the query: "),
         (f"EXPLAIN ANALYZE {HOP}", "which does not support EXPLAIN ANALYZE"),
+        (f"CREATE MATERIALIZED TABLE m AS {HOP}", "which does not support materialized tables"),
+        (
+            "SELECT window_end, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE ticks, DESCRIPTOR(ts), "
+            "INTERVAL '1' MINUTE)) GROUP BY window_start, window_end",
+            "which does not support streams",
+        ),
     ],
-    ids=["aggregate", "analyze"],
+    ids=["aggregate", "analyze", "materialized", "stream"],
 )
 def test_what_has_no_portable_form_is_refused(
     sql: str, message: str, flights_session: sqlwin.Session
 ) -> None:
-    flights_session.execute("SET 'sqlwin.executor' = 'portable'")
+    flights_session.execute(
+        "SET 'sqlwin.executor' = 'portable'; "
+        "CREATE TEMPORARY TABLE ticks (id BIGINT, ts TIMESTAMP(3), "
+        "WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen', 'rows-per-second' = '5')"
+    )
     with pytest.raises(sqlwin.SqlwinError) as caught:
         flights_session.execute(sql)
     assert caught.value.message.startswith(f"'sqlwin.executor' is 'portable', {message}")
     assert caught.value.hint == "SET 'sqlwin.executor' = 'auto'"
+
+
+def test_a_table_that_workers_read_is_refused(
+    flights_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    (tmp_path / "a.log").write_text("2026-01-01 10:00:00 hello\n")
+    flights_session.execute(f"""
+        SET 'sqlwin.executor' = 'portable';
+        CREATE TEMPORARY TABLE lines (ts TIMESTAMP(3), m STRING) WITH ('connector' = 'filesystem',
+          'path' = '{tmp_path}/a.log', 'format' = 'text',
+          'text.pattern' = '(?<ts>[0-9-]+ [0-9:]+) (?<m>.*)')
+    """)
+    with pytest.raises(sqlwin.SqlwinError, match="Python workers read table `lines`") as caught:
+        flights_session.execute("SELECT m FROM lines")
+    assert caught.value.hint == "copy it into Parquet files, or SET 'sqlwin.executor' = 'auto'"
+
+
+def test_portable_queries_fill_tables(flights_session: sqlwin.Session, tmp_path: Path) -> None:
+    session = flights_session
+    (expected,) = session.execute(HOP)
+    session.execute(f"""
+        SET 'sqlwin.executor' = 'portable';
+        CREATE TEMPORARY TABLE hops (origin STRING, window_end TIMESTAMP(6), n BIGINT,
+          carriers BIGINT) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/hops',
+          'format' = 'parquet');
+        INSERT INTO hops {HOP};
+        EXECUTE STATEMENT SET BEGIN INSERT INTO hops {HOP}; INSERT INTO hops {HOP}; END
+    """)
+    (found,) = session.execute("SELECT * FROM hops")
+    once = Counter(map(tuple, expected.rows))
+    assert Counter(map(tuple, found.rows)) == once + once + once
