@@ -80,9 +80,9 @@ class FileReading:
         is_declared_first = bool(self.fields) and self.fields[0][0] == self.column
         return is_declared_first if self.index is None else self.index == 0
 
-    def text(self) -> str:
-        """Return the JSON form used in messages."""
-        return json.dumps(asdict(self))
+    def message(self, kind: str) -> str:
+        """Return the message of a task up to the file, which the text at fault follows."""
+        return BETWEEN.join((kind, json.dumps(asdict(self)), ""))
 
 
 def explain_message(message: str) -> tuple[str, str | None] | None:

@@ -177,7 +177,7 @@ def _raise(message: str, path: str, text: str) -> NoReturn:
     # imported late because it searches the file for the line
     from runtime.detection.places import BETWEEN, MAX_CHARACTERS, explain_message
 
-    explained = explain_message(f"{message}{BETWEEN}{path}{BETWEEN}{text[:MAX_CHARACTERS]}")
+    explained = explain_message(f"{message}{path}{BETWEEN}{text[:MAX_CHARACTERS]}")
     assert explained is not None
     what, hint = explained
     raise ExecutionError(what, hint=hint)

@@ -6,11 +6,12 @@ Imports no PySpark.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runtime.detection.dialect import Dialect
 from runtime.detection.lines import COMMENT, LineRules, line_rules
-from runtime.detection.places import FileReading
+from runtime.detection.places import RECORD, VALUE, FileReading
+from runtime.detection.times import ISO
 from runtime.options.checks import option_values
 from runtime.options.formats import column_formats
 from runtime.shown_types import shown_type
@@ -21,6 +22,12 @@ from runtime.spec.text import Notation
 SIMPLE_TYPES = frozenset(
     "tinyint smallint int bigint float double boolean date timestamp timestamp_ntz".split()
 )
+# Options with the time pattern of all columns of a type
+_PATTERNS = {
+    "timestamp_ntz": "timestampNTZFormat",
+    "timestamp": "timestampFormat",
+    "date": "dateFormat",
+}
 
 
 @dataclass(frozen=True)
@@ -31,11 +38,13 @@ class TextRules:
         spec: Table specification.
         format: `csv`, `json`, or a format whose files type their columns.
         options: Options of Spark's reader.
+        type_of: Returns Spark's name of a column's type.
     """
 
     spec: TableSpec
     format: str
     options: dict[str, str]
+    type_of: Callable[[TableColumn], str]
 
     @property
     def refuses(self) -> bool:
@@ -84,6 +93,12 @@ class TextRules:
         """Time patterns of columns, by lower-case name."""
         return column_formats(self.spec)
 
+    def pattern(self, name: str, type_: str) -> str:
+        """Return the time pattern of a column. Empty for the forms that a cast accepts."""
+        of_type = self.options.get(_PATTERNS.get(type_, ""), "")
+        pattern = self.formats.get(name.lower(), of_type)
+        return "" if pattern == ISO else pattern
+
     def notation(self, zone: str = "") -> Notation:
         """Return the notation of values. `zone` is the session time zone."""
         values = option_values(self.spec)
@@ -117,12 +132,29 @@ class TextRules:
         reads_null = self.refuses and type_ == "timestamp_ntz"
         return self.format == "json" and is_simple and (has_nulls or reads_null)
 
-    def file_reading(self, type_of: Callable[[TableColumn], str]) -> FileReading:
-        """Return the rules by which messages locate a line.
+    def record_message(self) -> str:
+        """Return a task's message about a record that does not fit, up to the file."""
+        return self._file_reading().message(RECORD)
+
+    def value_message(self, name: str, type_: str, index: int) -> str:
+        """Return a task's message about a value that does not fit, up to the file.
 
         Args:
-            type_of: Returns Spark's name of a column's type.
+            name: Name of the column.
+            type_: Spark's name of its type.
+            index: Position of the field in a record.
         """
+        reading = replace(
+            self._file_reading(),
+            column=name,
+            type=shown_type(type_),
+            pattern=self.pattern(name, type_),
+            index=index,
+        )
+        return reading.message(VALUE)
+
+    def _file_reading(self) -> FileReading:
+        """Return the rules by which messages locate a line."""
         partitions = {name.lower() for name in self.spec.partitioned_by}
         dialect = self.dialect
         rules = self.line_rules or LineRules(comment=dialect.comment)
@@ -131,7 +163,7 @@ class TextRules:
             table=self.spec.name,
             format=self.format,
             fields=tuple(
-                (column.name, shown_type(type_of(column)))
+                (column.name, shown_type(self.type_of(column)))
                 for column in self.spec.physical_columns
                 if column.name.lower() not in partitions
             ),

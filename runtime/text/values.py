@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from runtime.compute.arrow.parse_text import days_of, nulls_unless, parse_text
 from runtime.compute.kernels.columns import Int64Array, int64_array, int64_values
 from runtime.compute.wall_clock import instants_us
-from runtime.detection.times import ISO
 from runtime.options.formats import TIME_UNITS
 from runtime.spec.text import Notation, TextColumn
 from runtime.text.patterns import pattern_regex
@@ -99,7 +98,7 @@ def _times(texts: pa.Array, column: TextColumn, zone: str) -> pa.Array:
     """Return times in trimmed texts; NULL for texts in another notation."""
     if column.pattern in TIME_UNITS:
         return _epoch_times(texts, column, zone)
-    if column.pattern and column.pattern != ISO:
+    if column.pattern:
         return _by_pattern(texts, column, zone)
     if column.type != "date" and (local := _plain_times(texts)) is not None:
         if column.type == "timestamp_ntz":

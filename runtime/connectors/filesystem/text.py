@@ -10,33 +10,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BooleanType,
-    DataType,
-    DateType,
-    NumericType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import StringType, StructField, StructType
 
 from runtime.connectors.columns import BROKEN_RECORD, declared_type
 from runtime.detection.lines import COMMENT, PATTERN
-from runtime.detection.places import BETWEEN, MAX_CHARACTERS, RECORD, VALUE, FileReading
-from runtime.detection.times import ISO
+from runtime.detection.places import BETWEEN, MAX_CHARACTERS
 from runtime.frames.file_rows import file_metadata
 from runtime.names import quote_name
 from runtime.options.checks import option_values
 from runtime.options.formats import ONLY_READ, TIME_UNITS
-from runtime.shown_types import shown_type
 from runtime.spark.versions.columns import try_cast
 from runtime.spec.table import TableColumn, TableSpec
 from runtime.text.rules import TextRules
@@ -85,7 +72,7 @@ class TextReading(TextRules):
             return True
         if column.name.lower() in {name.lower() for name in self.spec.partitioned_by}:
             return False
-        return self.is_cast(column.name, declared_type(self.spec, column).simpleString())
+        return self.is_cast(column.name, self.type_of(column))
 
     def schema(self, schema: StructType) -> StructType:
         """Return the schema for Spark's reader, with text for the columns that are cast here."""
@@ -107,69 +94,46 @@ class TextReading(TextRules):
         first = dataframe[quote_name(dataframe.columns[0])]
         nothing = F.substring(F.coalesce(first.cast("string"), F.lit("")), 1, 0)
         record = F.col(BROKEN_RECORD)
-        message = _message(RECORD, self._file_reading(), dataframe, record)
+        message = _message(self.record_message(), dataframe, record)
         is_broken = F.raise_error(F.concat(message, nothing)).cast("boolean")
         return dataframe.filter(record.isNull() | is_broken)
 
     def value(self, dataframe: DataFrame, column: TableColumn, name: str) -> Column:
         """Convert the text read under a name to a column."""
         text = dataframe[quote_name(name)]
-        type_ = declared_type(self.spec, column)
-        pattern = self.formats.get(column.name.lower(), "") or self._pattern(type_)
-        value = self._cast(text, type_, pattern)
+        type_ = self.type_of(column)
         is_null = text.isNull()
         nulls = self.notation().nulls
         if nulls:
             is_null = is_null | text.isin(*nulls)
-        if isinstance(type_, StringType):
+        if type_ == "string":
             return F.when(~is_null, text).alias(column.name)
+        value = self._cast(text, type_, self.pattern(column.name, type_))
         if nulls:
             value = F.when(~text.isin(*nulls), value)
         if not self.refuses:
             return value.alias(column.name)
-        reading = replace(
-            self._file_reading(),
-            column=column.name,
-            type=shown_type(type_.simpleString()),
-            pattern=pattern if pattern != ISO else "",
-            index=dataframe.columns.index(name),
-        )
-        message = _message(VALUE, reading, dataframe, text)
+        message = self.value_message(column.name, type_, dataframe.columns.index(name))
         is_null = is_null | (F.trim(text) == F.lit(""))
-        misfit = F.when(is_null, F.lit(None)).otherwise(F.raise_error(message))
+        error = F.raise_error(_message(message, dataframe, text))
+        misfit = F.when(is_null, F.lit(None)).otherwise(error)
         return F.coalesce(value, misfit.cast(type_)).alias(column.name)
 
-    def _pattern(self, type_: DataType) -> str:
-        match type_:
-            case TimestampNTZType():
-                return self.options.get("timestampNTZFormat", "")
-            case TimestampType():
-                return self.options.get("timestampFormat", "")
-            case DateType():
-                return self.options.get("dateFormat", "")
-        return ""
-
-    def _cast(self, text: Column, type_: DataType, pattern: str) -> Column:
-        if isinstance(type_, NumericType):
-            notation = self.notation()
-            if notation.symbols:
-                text = _without_symbols(text, notation.symbols)
-            decimal = notation.decimal
-            if notation.thousands:
-                text = _ungroup(text, notation.thousands, decimal)
-            if decimal != ".":
-                # a point that is not the decimal separator must not become one
-                text = F.translate(text, f".{decimal}", "\u0000.")
-            return try_cast(text, type_)
-        if isinstance(type_, TimestampType | TimestampNTZType | DateType):
+    def _cast(self, text: Column, type_: str, pattern: str) -> Column:
+        if type_ in ("date", "timestamp", "timestamp_ntz"):
             return _time(text, type_, pattern)
-        if isinstance(type_, BooleanType):
+        if type_ == "boolean":
             lower = F.lower(F.trim(text))
             return F.when(lower == "true", F.lit(True)).when(lower == "false", F.lit(False))
+        notation = self.notation()
+        if notation.symbols:
+            text = _without_symbols(text, notation.symbols)
+        if notation.thousands:
+            text = _ungroup(text, notation.thousands, notation.decimal)
+        if notation.decimal != ".":
+            # a point that is not the decimal separator must not become one
+            text = F.translate(text, f".{notation.decimal}", "\u0000.")
         return try_cast(text, type_)
-
-    def _file_reading(self) -> FileReading:
-        return self.file_reading(lambda c: declared_type(self.spec, c).simpleString())
 
 
 def text_reading(spec: TableSpec, file_format: str, options: dict[str, str]) -> TextReading | None:
@@ -182,7 +146,9 @@ def text_reading(spec: TableSpec, file_format: str, options: dict[str, str]) -> 
     """
     if not spec.columns:
         return None
-    text = TextReading(spec, file_format, options)
+    text = TextReading(
+        spec, file_format, options, lambda column: declared_type(spec, column).simpleString()
+    )
     names = {name.lower() for name, _ in spec.options}
     has_pattern = file_format == "text" and PATTERN in names
     if text.formats:
@@ -224,11 +190,10 @@ _SPARKS_ENCODINGS = frozenset(
 )
 
 
-def _message(kind: str, reading: FileReading, dataframe: DataFrame, text: Column) -> Column:
-    """Return a task's message about a text; see `runtime.detection.places`."""
+def _message(begin: str, dataframe: DataFrame, text: Column) -> Column:
+    """Complete a task's message about a text; see `runtime.detection.places`."""
     path = file_metadata(dataframe)["file_path"]
-    begin, between = F.lit(f"{kind}{BETWEEN}{reading.text()}{BETWEEN}"), F.lit(BETWEEN)
-    return F.concat(begin, path, between, F.left(text, F.lit(MAX_CHARACTERS)))
+    return F.concat(F.lit(begin), path, F.lit(BETWEEN), F.left(text, F.lit(MAX_CHARACTERS)))
 
 
 def _without_symbols(text: Column, symbols: Sequence[str]) -> Column:
@@ -247,31 +212,30 @@ def _ungroup(text: Column, group: str, decimal: str) -> Column:
     return F.when(~F.trim(text).rlike(between) | text.rlike(groups), plain)
 
 
-def _time(text: Column, type_: DataType, pattern: str) -> Column:
+def _time(text: Column, type_: str, pattern: str) -> Column:
     """Convert text to a date or time; NULL if it has another notation."""
     text = F.trim(text)
     if pattern in TIME_UNITS:
         unit = F.lit(Decimal(TIME_UNITS[pattern]))
         micros = try_cast(try_cast(text, "decimal(29,9)") * unit, "bigint")
-        time = from_micros(micros, is_instant=isinstance(type_, TimestampType))
-        return time.cast("date") if isinstance(type_, DateType) else time
-    if pattern and pattern != ISO:
-        if isinstance(type_, TimestampType):
+        time = from_micros(micros, is_instant=type_ == "timestamp")
+        return time.cast("date") if type_ == "date" else time
+    if pattern:
+        if type_ == "timestamp":
             return _instant(text, pattern)
         # parsed as UTC, because the session's zone may skip an hour for summer time
         utc = _instant(F.concat(text, F.lit(" +0000")), f"{pattern} XX")
         local = from_micros(F.unix_micros(utc), is_instant=False)
-        return local.cast("date") if isinstance(type_, DateType) else local
+        return local.cast("date") if type_ == "date" else local
     # a cast would also accept a year, a month, and a time of today
     is_date = (F.substring(text, 5, 1) == "-") & (F.length(text) >= len("2025-1-1"))
     is_date |= text.startswith("+") | text.startswith("-")  # years of other lengths
-    match type_:
-        case DateType():
-            # ... and truncate the time of day
-            is_date &= ~(text.contains(" ") | text.contains("T"))
-        case TimestampNTZType():
-            # ... or drop the zone
-            is_date &= ~F.substring(text, 12, 40).rlike("[A-Za-z+-]")
+    if type_ == "date":
+        # ... and truncate the time of day
+        is_date &= ~(text.contains(" ") | text.contains("T"))
+    elif type_ == "timestamp_ntz":
+        # ... or drop the zone
+        is_date &= ~F.substring(text, 12, 40).rlike("[A-Za-z+-]")
     return F.when(is_date, try_cast(text, type_))
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from runtime.connectors.declarations import DECIMAL, TEXT
 from runtime.connectors.filesystem.planning import PASSIVE_OPTIONS
 from runtime.detection.lines import SKIP_PREFIXES, prefixes_of
-from runtime.detection.places import BETWEEN, RECORD, VALUE, FileReading
 from runtime.detection.times import ISO
 from runtime.errors import ExecutionError
 from runtime.files import is_local_path
@@ -85,15 +84,14 @@ def text_source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column])
     columns = [column for column in columns if column.name.lower() not in partitions]
     files = _files(listing, in_names)
     file_format = format_of(values) or ""
-    rules = TextRules(spec, file_format, spark_options(spec, file_format))
+    rules = TextRules(spec, file_format, spark_options(spec, file_format), _spark_type)
     notation = rules.notation(settings_of(spark).get("spark.sql.session.timeZone"))
-    reading = rules.file_reading(_spark_type)
-    broken = f"{RECORD}{BETWEEN}{reading.text()}"
+    broken = rules.record_message()
     if file_format == "json":
         keys = _keys(spec, files, store)
 
         def json_column(column: Column) -> TextColumn:
-            described = _column(rules, column, reading)
+            described = _column(rules, column)
             is_cast = rules.is_cast(column.name, described.type)
             if not is_cast and described.type in ("date", "timestamp"):
                 refuse(f"Spark reads {column.name} as {shown_type(described.type)}")
@@ -110,8 +108,7 @@ def text_source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column])
     records = replace(records, n_fields=len(fields))
 
     def csv_column(column: Column) -> TextColumn:
-        place = fields.index(column.name.lower())
-        return _column(rules, column, replace(reading, index=place), place)
+        return _column(rules, column, fields.index(column.name.lower()))
 
     read = tuple(map(csv_column, columns))
     return TextSource(values["path"], files, read, records, notation, None, in_names, broken=broken)
@@ -246,7 +243,7 @@ def _header(file: ScanFile, lines: Lines, records: CsvRecords) -> str | None:
     return header
 
 
-def _column(rules: TextRules, column: Column, reading: FileReading, place: int = 0) -> TextColumn:
+def _column(rules: TextRules, column: Column, place: int = 0) -> TextColumn:
     name = column.name.lower()
     declared = {c.name.lower(): c for c in rules.spec.physical_columns}.get(name)
     if declared is None:
@@ -254,14 +251,8 @@ def _column(rules: TextRules, column: Column, reading: FileReading, place: int =
     type_ = _spark_type(declared)
     if type_ != column.type:
         refuse(f"Spark reads {column.name} as {shown_type(column.type)}")
-    pattern = rules.formats.get(name, "")
-    of_column = replace(
-        reading,
-        column=declared.name,
-        type=shown_type(type_),
-        pattern=pattern if pattern != ISO else "",
-    )
-    misfit = f"{VALUE}{BETWEEN}{of_column.text()}"
+    misfit = rules.value_message(declared.name, type_, place)
+    pattern = rules.pattern(name, type_)
     return TextColumn(column.name, type_, place, pattern=pattern, misfit=misfit)
 
 

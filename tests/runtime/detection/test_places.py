@@ -16,7 +16,7 @@ def explain_place(
     kind: str, reading: FileReading, path: Path | str, text: str
 ) -> tuple[str, str | None]:
     uri = path if isinstance(path, str) else f"file://{path}"
-    result = explain_message(BETWEEN.join((kind, reading.text(), uri, text)))
+    result = explain_message(f"{reading.message(kind)}{uri}{BETWEEN}{text}")
     assert result is not None
     return result
 
