@@ -580,7 +580,8 @@ class SessionCatalog:
             return
         self.start_spark()
         self.analyzer.forget()
-        self._views.show(key, self._rows(entry))
+        is_stream = isinstance(entry, TableSpec) and self._is_streamed(entry)
+        self._views.show(key, self._rows(entry), is_stream=is_stream)
 
     def _rows(self, entry: Entry) -> DataFrame:
         """Return the rows of an entry, as Spark reads them."""

@@ -17,7 +17,11 @@ from weakref import WeakValueDictionary
 
 from planner.catalog import Schema
 from runtime.names import quote_name
+from runtime.spark.errors import translate
+from runtime.spark.exceptions import spark_error
+from runtime.spark.files import check_streams
 from runtime.spark.on_demand import is_started, when_started
+from runtime.spark.session import is_remote
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.entries import Name, columns_of
 
@@ -166,10 +170,21 @@ class StatementViews:
         """Return the rows of a view of this statement, which do not depend on the view."""
         return next(rows for key, rows in self._shown.items() if view_name(key) == view)
 
-    def show(self, key: Name, dataframe: DataFrame) -> None:
-        """Create the view of a table over its rows."""
+    def show(self, key: Name, dataframe: DataFrame, *, is_stream: bool) -> None:
+        """Create the view of a table over its rows.
+
+        Raises:
+            SqlwinError: A Spark Connect server cannot read the table, which it opens only now.
+        """
         view = view_name(key)
-        dataframe.createOrReplaceTempView(quote_name(view))
+        try:
+            dataframe.createOrReplaceTempView(quote_name(view))
+        except spark_error() as error:
+            if not is_remote(self._spark):
+                raise
+            if is_stream:
+                check_streams(self._spark)
+            raise translate(error) from error
         self._shared.show(view, self)
         self._shown[key] = dataframe
         self._not_shown.pop(key, None)

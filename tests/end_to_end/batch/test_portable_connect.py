@@ -160,6 +160,9 @@ def test_portable_queries_without_a_portable_form_are_refused(
 ) -> None:
     queries = {
         "listagg": QUERIES["tumble"].replace("AVG(w) AS mean", "LISTAGG(k) AS names"),
+        "ticks": "CREATE TABLE ticks (id BIGINT) WITH ('connector' = 'datagen', "
+        "'rows-per-second' = '5')",
+        "stream": "SELECT id FROM ticks",
         "ansi": "SET 'spark.sql.ansi.enabled' = 'false'",
         "off": QUERIES["hop"],
     }
@@ -168,6 +171,7 @@ def test_portable_queries_without_a_portable_form_are_refused(
     message, hint = answers["listagg"]
     assert str(message).startswith("'sqlwin.executor' is 'portable', which cannot run the query: ")
     assert hint == "SET 'sqlwin.executor' = 'auto'"
+    assert answers["stream"][0] == "streams are not supported over Spark Connect"
     assert str(answers["off"][0]).endswith("spark.sql.ansi.enabled is false")
 
 
