@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import re
 from pathlib import Path
@@ -10,19 +9,14 @@ from pathlib import Path
 import pytest
 
 import sqlwin
-from sqlwin.display.formats import write_csv
 from tests import goldens
 from tests.marks import among
 from tests.observing import wait_until
 from tests.postgres import rows
+from tests.queries.outputs import EVERY_QUERY, HERE, golden_of, write_results
 from tests.runtime.connectors.kafka.broker import Broker, broker
 
 __all__ = ["broker"]
-HERE = Path(__file__).parent
-# Nexmark's queries have no order, and are compared with DuckDB's results instead of golden files.
-EVERY_QUERY = sorted(
-    path for path in (goldens.ROOT / "queries").rglob("*.sql") if path.parent.name != "nexmark"
-)
 INTO_POSTGRES = goldens.ROOT / "queries/streaming/live_postgres.sql"
 # Unbounded streams say so in their first lines
 _ENDLESS = [path for path in EVERY_QUERY if "-- Runs until Ctrl-C." in path.read_text()]
@@ -54,11 +48,6 @@ LONG = [
 ]
 
 
-def golden_of(query: Path) -> Path:
-    name = str(query.relative_to(goldens.ROOT / "queries").with_suffix(".out"))
-    return HERE / name.replace("/", "-")
-
-
 @pytest.mark.parametrize(
     "query",
     among(QUERIES, long=[q for q in LONG if q in QUERIES]),
@@ -75,14 +64,7 @@ def test_query_file_gives_its_golden_result(
     monkeypatch.chdir(goldens.ROOT)
     out = io.StringIO()
     script = query.read_text().replace("localhost:9092", broker.address)
-    with contextlib.redirect_stdout(out):
-        for result in fresh_session.execute_iter(script, query.name):
-            if result.kind == "explain":
-                out.write(result.text)
-            elif result.columns:
-                write_csv(result.columns, result.batches(), out.write)
-            if result.kind in ("query", "explain", "table"):
-                out.write("\n")
+    write_results(fresh_session, script, query.name, out)
     goldens.check(golden_of(query), out.getvalue(), update_goldens)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import pytest
 
 import sqlwin
 from tests.connect_server import client, connect_server
+from tests.goldens import ROOT
+from tests.queries.outputs import EVERY_QUERY, HERE, golden_of, write_results
 
 QUERIES = {
     "tumble": "SELECT k, window_start, window_end, SUM(v) AS total, AVG(w) AS mean "
@@ -75,6 +78,65 @@ for name, sql in queries.items():
 pickle.dump(answers, open(output, "wb"))
 session.close()
 """
+SCRIPTS = """
+import io, pickle, sys
+import sqlwin
+from tests.queries.outputs import write_results
+
+remote, scripts, output = pickle.load(open(sys.argv[1], "rb"))
+answers = {}
+for name, script in scripts.items():
+    session = sqlwin.connect(remote=remote, settings={"sqlwin.executor": "portable"})
+    out, message = io.StringIO(), ""
+    try:
+        write_results(session, script, name, out)
+    except sqlwin.SqlwinError as error:
+        message = error.message
+    answers[name] = out.getvalue(), message
+    session.close()
+pickle.dump(answers, open(output, "wb"))
+"""
+NO_FORM = "'sqlwin.executor' is 'portable', which cannot run the query: "
+STREAM = "streams are not supported over Spark Connect"
+# Files of queries/ that are not portable
+REFUSED = {
+    "aggregates-approximate": f"{NO_FORM}late is ARRAY<INT>, which is not compiled",
+    "aggregates-distinct": f"{NO_FORM}SUM_DISTINCT is not merged from slices on Spark",
+    "aggregates-one_phase": f"{NO_FORM}COLLECT_SET cannot be merged from partials",
+    "aggregates-statistics": f"{NO_FORM}STDDEV_SAMP(dep_delay) is not merged from slices on Spark",
+    "connectors-datagen": f"{NO_FORM}INTERVAL '1' SECOND is not supported",
+    "connectors-delta": "table `departures` cannot be read: its files are on the host of the "
+    "Spark Connect server",
+    "connectors-files_by_name": f"{ROOT}/queries/data/sales.csv: sqlwin cannot inspect files on a "
+    "Spark Connect server",
+    "connectors-kafka": "table `readings`: /nowhere/python does not exist where Spark starts its "
+    "Python workers",
+    "materialized-departures": "'sqlwin.executor' is 'portable', which does not support "
+    "materialized tables",
+    "shapes-dashboard": f"{NO_FORM}not compiled: joins, set operations and special clauses",
+    "shapes-views_and_ctes": f"{NO_FORM}MAX_BY(hour_end, mean_delay) is not merged from slices on "
+    "Spark",
+    "shapes-window_join": f"{NO_FORM}not compiled: joins, set operations and special clauses",
+    "windows-local_time": f"{NO_FORM}windows of TIMESTAMP_LTZ follow the clock of the time zone "
+    "America/New_York, which engines may know differently",
+    "nexmark-q5": f"{NO_FORM}bid.dateTime is a field of a struct",
+    "nexmark-q5_overlap60": f"{NO_FORM}bid.dateTime is a field of a struct",
+    "nexmark-q7": f"{NO_FORM}not compiled: joins, set operations and special clauses",
+    "nexmark-q7_rank": f"{NO_FORM}bid.auction is a field of a struct",
+    "nexmark-q8": f"{NO_FORM}person.dateTime is a field of a struct",
+    "nexmark-q11": f"{NO_FORM}bid.dateTime is a field of a struct",
+    "nexmark-q12": f"{NO_FORM}CURRENT_TIMESTAMP is not supported",
+    **{golden_of(path).stem: STREAM for path in EVERY_QUERY if path.parent.name == "streaming"},
+}
+# Take several seconds each
+HEAVY = (
+    "connectors-insert",
+    "shapes-dashboard",
+    "shapes-group_windows",
+    "shapes-grouping_sets",
+    "shapes-window_join",
+    "windows-calendar",
+)
 
 
 @pytest.fixture(scope="module")
@@ -106,13 +168,26 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def answers_of(
     server: str, create: str, queries: dict[str, str], tmp_path: Path, executor: str, first: str
 ) -> dict[str, tuple[object, object]]:
+    return answers_of_client(first + PROGRAM, tmp_path, server, create, queries, executor)
 
-    given, output = tmp_path / "given", tmp_path / "output"
-    given.write_bytes(pickle.dumps((server, create, queries, executor, str(output))))
-    result = client(str(given), program=first + PROGRAM)
+
+def answers_of_client(
+    program: str, tmp_path: Path, *given: object
+) -> dict[str, tuple[object, object]]:
+    path, output = tmp_path / "given", tmp_path / "output"
+    path.write_bytes(pickle.dumps((*given, str(output))))
+    result = client(str(path), program=program)
     assert result.returncode == 0, result.stderr
     answers: dict[str, tuple[object, object]] = pickle.loads(output.read_bytes())
     return answers
+
+
+def scripts_of(paths: Iterable[Path]) -> dict[str, str]:
+    """Return scripts with the server's paths of files, by name of the golden file."""
+    data = f"'{ROOT}/queries/data/"
+    return {
+        golden_of(path).stem: path.read_text().replace("'queries/data/", data) for path in paths
+    }
 
 
 def counted(table: pa.Table) -> Counter[tuple[object, ...]]:
@@ -188,3 +263,45 @@ def test_a_table_of_text_is_read_without_workers(server: str, path: Path, tmp_pa
         session.execute(create)
         assert isinstance(rows, pa.Table), rows
         assert counted(rows) == counted(session.execute(QUERIES["tumble"])[0].to_arrow())
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    "is_heavy",
+    [pytest.param(False, marks=pytest.mark.long), pytest.param(True, marks=pytest.mark.slow)],
+)
+def test_files_of_queries_give_their_golden_results_or_their_refusals(
+    is_heavy: bool, server: str, tmp_path: Path
+) -> None:
+    every = scripts_of(EVERY_QUERY)
+    scripts = {name: text for name, text in every.items() if (name in HEAVY) == is_heavy}
+    answers = answers_of_client(FORBID + SCRIPTS, tmp_path, server, scripts)
+    assert {name: text for name, (_, text) in answers.items()} == {
+        name: REFUSED.get(name, "") for name in scripts
+    }
+    for name, (output, message) in answers.items():
+        golden = (HERE / f"{name}.out").read_text() if message != STREAM else ""
+        if message:
+            # the statements before the refused one
+            assert golden.startswith(str(output)), name
+        else:
+            assert output == golden, name
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_queries_of_nexmark_have_the_same_rows_or_are_refused(server: str, tmp_path: Path) -> None:
+    scripts = {
+        name: text.replace("'events.num' = '100000'", "'events.num' = '5000'")
+        for name, text in scripts_of((ROOT / "queries/nexmark").glob("*.sql")).items()
+    }
+    answers = answers_of_client(FORBID + SCRIPTS, tmp_path, server, scripts)
+    assert {name: text for name, (_, text) in answers.items()} == {
+        name: REFUSED.get(name, "") for name in scripts
+    }
+    for name, (output, message) in answers.items():
+        if not message:
+            with sqlwin.connect() as session:
+                out = io.StringIO()
+                write_results(session, scripts[name], name, out)
+            assert sorted(str(output).splitlines()) == sorted(out.getvalue().splitlines()), name
