@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from planner.lowering.sql.postgres import PostgresTarget
+from planner.lowering.sql.engines.months import days_and_months
+from planner.lowering.sql.engines.postgres import PostgresTarget
 from planner.lowering.sql.target import Target
-from planner.lowering.sql.text import FIRST_DAY, binary, call, case, cast, decimal, number
+from planner.lowering.sql.text import binary, call, case, cast, decimal, number
 from planner.scalars.decimals import MAX_DECIMAL_DIGITS
 
 _EPOCH = exp.Cast(
@@ -57,17 +58,7 @@ class DuckDbTarget(Target):
         return call("LIST_DISTINCT", call("FLATTEN", call("LIST", lists)))
 
     def month_function(self, name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
-        match name:
-            case "DATE_FROM_UNIX_DATE":
-                return exp.Paren(this=binary(exp.Add, FIRST_DAY, args[0]))
-            case "UNIX_DATE":
-                return exp.Paren(this=binary(exp.Sub, args[0], FIRST_DAY))
-            case "ADD_MONTHS":
-                later = binary(exp.Add, args[0], call("TO_MONTHS", args[1]))
-                return cast(later, "date")
-            case "YEAR" | "MONTH":
-                return call(name, *args)
-        return None
+        return days_and_months(name, args, _add_months, call)
 
     def fail(self, message: str) -> exp.Expr:
         return call("ERROR", message)
@@ -85,6 +76,10 @@ class DuckDbTarget(Target):
         unit = cast(exp.Literal.number(f"{10**-scale:.{scale}f}"), decimal(scale + 1, scale))
         average = cast(binary(exp.Mul, signed, unit), type_)
         return case([(binary(exp.GT, count, 0), average)])
+
+
+def _add_months(date: exp.Expr, months: exp.Expr) -> exp.Expr:
+    return cast(binary(exp.Add, date, call("TO_MONTHS", months)), "date")
 
 
 class SparkTarget(Target):

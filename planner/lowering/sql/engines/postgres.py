@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from planner.lowering.sql.postgres_functions import WRITERS, part_of_time
+from planner.lowering.sql.engines.months import days_and_months
+from planner.lowering.sql.engines.postgres_functions import WRITERS, part_of_time
 from planner.lowering.sql.refusals import refuse_part
 from planner.lowering.sql.target import Target
 from planner.lowering.sql.text import FIRST_DAY, binary, call, case, cast, data_type, operand
@@ -111,17 +112,7 @@ class PostgresTarget(Target):
         return _subquery(total, [exp.Table(this=rows, alias=alias), values])
 
     def month_function(self, name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
-        match name:
-            case "DATE_FROM_UNIX_DATE":
-                return exp.Paren(this=binary(exp.Add, FIRST_DAY, args[0]))
-            case "UNIX_DATE":
-                return exp.Paren(this=binary(exp.Sub, args[0], FIRST_DAY))
-            case "ADD_MONTHS":
-                later = binary(exp.Add, args[0], call("MAKE_INTERVAL", 0, args[1]))
-                return cast(later, "date")
-            case "YEAR" | "MONTH":
-                return part_of_time(name, args[0])
-        return None
+        return days_and_months(name, args, _add_months, part_of_time)
 
     def fail(self, message: str) -> exp.Expr:
         # only for division by zero, which fails here
@@ -150,6 +141,10 @@ class PostgresTarget(Target):
         for type_ in query.find_all(exp.DataType):
             if type_.this == exp.DType.TINYINT:
                 refuse_part(f"{self.title} has no TINYINT", "TINYINT", "use SMALLINT")
+
+
+def _add_months(date: exp.Expr, months: exp.Expr) -> exp.Expr:
+    return cast(binary(exp.Add, date, call("MAKE_INTERVAL", 0, months)), "date")
 
 
 def _is_series(values: exp.Expr) -> bool:
