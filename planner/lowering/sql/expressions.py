@@ -125,7 +125,8 @@ class TargetExpressions:
         if is_integer(type_):
             assert isinstance(value, int)
             if _fits_int(value):
-                return number(value) if type_ == "int" else cast(number(value), type_)
+                is_plain = type_ == "int" and self.target.has_int_literals
+                return number(value) if is_plain else cast(number(value), type_)
             return cast(exp.Literal.string(str(value)), type_)
         if type_ == "double":
             assert isinstance(value, float)
@@ -200,11 +201,12 @@ class TargetExpressions:
         quotient = binary(kinds[function], left, right)
         if type_ in INTEGERS[:2]:
             quotient = cast(quotient, type_)
-        if self._is_not_zero(expression.args[1]):
+        if self.is_not_zero(expression.args[1]):
             return quotient
         return case([(binary(exp.EQ, right, 0), self.target.fail("division by zero"))], quotient)
 
-    def _is_not_zero(self, divisor: Expression) -> bool:
+    def is_not_zero(self, divisor: Expression) -> bool:
+        """Return whether a divisor is known not to be zero."""
         if isinstance(divisor, Constant):
             return divisor.value not in (None, 0)
         while isinstance(divisor, Call) and divisor.function == "cast":
@@ -252,7 +254,7 @@ class TargetExpressions:
     def _compared(self, expression: Call) -> exp.Expr:
         left, right = self._operands(expression)
         if expression.args[0].type == "string" and expression.function in _ORDERS:
-            left = self.target.compared_text(left)
+            left = self.target.compared(left, "string")
         return binary(_OPERATORS[expression.function], left, right)
 
     def _joined(self, expression: Call) -> exp.Expr:

@@ -11,7 +11,7 @@ from planner.lowering.sql.expressions import TargetExpressions
 from planner.lowering.sql.names import TextNames
 from planner.lowering.sql.refusals import refuse_part
 from planner.lowering.sql.target import Target
-from planner.lowering.sql.text import aggregate, all_of, binary, call, case, cast, not_null
+from planner.lowering.sql.text import aggregate, all_of, call, case, cast, not_null
 from planner.scalars.decimals import decimal_digits
 from runtime.plan.local import PartialColumns
 from runtime.shown_types import shown_type
@@ -26,7 +26,6 @@ from runtime.spec.aggregates import (
 )
 from runtime.spec.expressions import Expression
 
-_FLOATING = ("float", "double")
 Partial = PartialColumns[Expression]
 
 
@@ -45,11 +44,10 @@ class MergedColumn:
     of_one: exp.Expr
 
 
-def zero_signed(value: exp.Expr, type_: str) -> exp.Expr:
-    """Return a value to group or count by. Engines may tell -0.0 from 0.0, Spark does not."""
-    if type_ not in _FLOATING:
-        return value
-    return binary(exp.Add, value, exp.Literal(this="0e0", is_string=False))
+def total_of(op: MergeOp, value: exp.Expr, type_: str, target: Target) -> exp.Expr:
+    """Return the aggregate that merges partials of COUNT or SUM, which have this type."""
+    # no table has enough rows that their number overflows
+    return call("SUM", value) if op == MergeOp.COUNT else target.sum(value, type_)
 
 
 def partial_of_rows(partial: Partial, rows: TargetExpressions) -> exp.Expr:
@@ -64,16 +62,16 @@ def partial_of_rows(partial: Partial, rows: TargetExpressions) -> exp.Expr:
     match partial.into:
         case Merge(op=MergeOp.COUNT):
             return aggregate(exp.Anonymous(this="COUNT", expressions=[_counted(args)]), condition)
-        case Merge(op=MergeOp.SUM as op):
+        case Merge(op=MergeOp.SUM):
             (type_,) = partial.into.partial_types(types).values()
             value = cast(args[0], "double") if types[0] == "float" else args[0]
-            total = aggregate(call(op.name, value), condition)
+            total = aggregate(rows.target.sum(value, types[0]), condition)
             return rows.target.checked_sum(total, type_)
         case Merge(op=op):
             found = aggregate(rows.target.merge(op, args[0], types[0]), condition)
             return rows.target.typed(found, types[0])
         case CollectSet():
-            values = [zero_signed(*pair) for pair in zip(args, types, strict=True)]
+            values = [rows.target.grouped(*pair) for pair in zip(args, types, strict=True)]
             conditions = [*([] if condition is None else [condition]), *map(not_null, values)]
             value = values[0] if len(values) == 1 else rows.target.struct(values)
             return aggregate(rows.target.distinct_list(value), all_of(conditions))
@@ -112,10 +110,9 @@ def merge_of(
     item = types[first].removeprefix("array<").removesuffix(">")
     item = "string" if item.startswith("struct<") else item
     match accumulator:
-        case Merge(op=MergeOp.COUNT):
-            return MergedColumn(first, target.checked_sum(call("SUM", column), "bigint"), column)
-        case Merge(op=MergeOp.SUM):
-            total = target.checked_sum(call("SUM", column), types[first])
+        case Merge(op=MergeOp.COUNT | MergeOp.SUM as op):
+            added = total_of(op, column, types[first], target)
+            total = target.checked_sum(added, types[first])
             return MergedColumn(first, total, column)
         case Merge(op=op):
             merged = target.typed(target.merge(op, column, types[first]), types[first])

@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from planner.lowering.sql.assigners import ARGUMENT, on_target
+from planner.lowering.sql.column_types import column_types
 from planner.lowering.sql.expressions import TargetExpressions
 from planner.lowering.sql.names import TextNames, quoted
 from planner.lowering.sql.refusals import refuse_part
@@ -15,7 +16,7 @@ from planner.lowering.sql.relations import Ctes, Source, select, union_all
 from planner.lowering.sql.sessions import number_sessions, spans_of_sessions
 from planner.lowering.sql.target import Target
 from planner.lowering.sql.text import all_of, binary, call, cast, not_null, number
-from planner.lowering.sql.windows import WindowWriter, types_of_partial
+from planner.lowering.sql.windows import WindowWriter
 from planner.nodes.aggregate_plans import END
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.nodes import PlanNode
@@ -200,23 +201,19 @@ class _RowsWriter:
 
     def _sorted(self, node: OrderedRows | RankedRows, source: Source) -> list[exp.Expr]:
         """Return the items of ORDER BY over the columns of the input."""
-        texts = _texts(node.input)
-        items: list[exp.Expr] = []
-        for part in node.order:
-            value = source.columns[part.column].copy()
-            if part.column in texts:
-                value = self.ctes.target.compared_text(value)
-            items.append(
-                exp.Ordered(this=value, desc=part.is_descending, nulls_first=part.nulls_first)
-            )
-        return items
+        types, target = column_types(node.input), self.ctes.target
+        return [
+            exp.Ordered(this=value, desc=part.is_descending, nulls_first=part.nulls_first)
+            for part in node.order
+            for value in target.sort_keys(source.columns[part.column], types.get(part.column, ""))
+        ]
 
     def _ranked(self, node: RankedRows) -> exp.Select:
         source = self.source(node.input)
         order = self._sorted(node, source)
         window = exp.Window(
             this=call(node.function),
-            partition_by=[source.columns[name].copy() for name in node.by],
+            partition_by=self._grouped(node.by, node.input, source),
             order=exp.Order(expressions=order) if order else None,
         )
         rank = self.ctes.named(cast(window, "int"), node.column)
@@ -229,10 +226,21 @@ class _RowsWriter:
         items = self.ctes.items(*source.columns, node.column)
         return select(items, table, all_of(conditions))
 
+    def _grouped(self, names: Sequence[str], node: PlanNode, source: Source) -> list[exp.Expr]:
+        """Return columns of a node as rows are grouped or joined by them."""
+        types = column_types(node)
+        return [
+            self.ctes.target.grouped(source.columns[name].copy(), types.get(name, ""))
+            for name in names
+        ]
+
     def _joined(self, node: JoinedRows) -> exp.Select:
         left, right = self._apart(node.left, "left_rows"), self._apart(node.right, "right_rows")
         both = TargetExpressions(self.ctes.target, {**left.columns, **right.columns})
-        conditions = [binary(exp.EQ, left.columns[a], right.columns[b]) for a, b in node.keys]
+        names = [[pair[side] for pair in node.keys] for side in (0, 1)]
+        sides = ((names[0], node.left, left), (names[1], node.right, right))
+        pairs = zip(*(self._grouped(*side) for side in sides), strict=True)
+        conditions = [binary(exp.EQ, *pair) for pair in pairs]
         if node.condition is not None:
             conditions.append(both.write(node.condition))
         on = all_of(conditions) or exp.true()
@@ -324,7 +332,9 @@ class _RowsWriter:
             gap_us, last_us = 0, binary(exp.Add, time_us, source.columns[window.row_length])
         times = [self.ctes.named(time_us, FIRST_TIME), self.ctes.named(last_us, LAST_TIME)]
         below = self._timed(node, source, times)
-        kept, partition = self.ctes.items(*source.columns), self.ctes.items(*window.partition)
+        kept = self.ctes.items(*source.columns)
+        columns = {name: self.ctes.names.column(name) for name in source.columns}
+        partition = self._grouped(window.partition, node.input, Source(below, columns))
         below = number_sessions(self.ctes, below, kept, partition, gap_us)
         below = spans_of_sessions(self.ctes, below, kept, partition)
         first, last = self.ctes.items(FIRST_TIME, LAST_TIME)
@@ -352,20 +362,3 @@ def _only_renames(node: ProjectedRows) -> bool:
     return all(
         isinstance(value, ColumnRef) and "." not in value.name for _, value in projection.columns
     )
-
-
-def _texts(node: PlanNode) -> frozenset[str]:
-    """Return the STRING columns of a node, by their names in the plan."""
-    match node:
-        case GivenRows() | InlineRows():
-            return frozenset(column.name for column in node.columns if column.type == "string")
-        case ProjectedRows():
-            columns = node.projection.columns
-            return frozenset(name for name, value in columns if value.type == "string")
-        case MergedWindows():
-            scan = local_rows(node).source
-            keys = {name for name, key in scan.keys if key.type == "string"}
-            types = (types_of_partial(part) for part in scan.partials)
-            picked = {name for of in types for name, type_ in of.items() if type_ == "string"}
-            return frozenset(keys | picked)
-    return frozenset(name for part in node.inputs for name in _texts(part))

@@ -16,6 +16,8 @@ from planner.lowering.sql.text import binary, call, cast, number
 from runtime.spec.aggregates import MergeOp
 from runtime.spec.expressions import Call, Expression
 
+FLOATING = ("float", "double")
+
 
 class ExpressionWriter(Protocol):
     """Writer of scalar expressions on a target."""
@@ -25,6 +27,9 @@ class ExpressionWriter(Protocol):
 
     def refuse(self, expression: Call, why: str = "") -> NoReturn:
         """Raise `NotPortable` for a call."""
+
+    def is_not_zero(self, divisor: Expression) -> bool:
+        """Return whether a divisor is known not to be zero."""
 
 
 class Target(ABC):
@@ -41,6 +46,9 @@ class Target(ABC):
 
     has_fast_frames: ClassVar[bool]
     """Whether the costs of `ROWS n PRECEDING` do not grow with n."""
+
+    has_int_literals: ClassVar[bool] = True
+    """Whether the type of a small whole number is INT."""
 
     def floor_mod(self, value: exp.Expr, divisor: int) -> exp.Expr:
         """Return the remainder of a BIGINT, from 0 to below the divisor."""
@@ -117,9 +125,27 @@ class Target(ABC):
         literal = exp.Literal(this=text if "e" in text else f"{text}e0", is_string=False)
         return exp.Neg(this=literal) if math.copysign(1, value) < 0 else literal
 
-    def compared_text(self, text: exp.Expr) -> exp.Expr:
-        """Return a text that is compared, ordered or searched for its minimum by its bytes."""
-        return text
+    def can_slide(self, op: MergeOp, type_: str) -> bool:
+        """Return whether a frame over rows computes an aggregate exactly."""
+        return True
+
+    def compared(self, value: exp.Expr, type_: str) -> exp.Expr:
+        """Return a value that is compared, ordered or searched for its minimum like in Spark."""
+        return value
+
+    def sort_keys(self, value: exp.Expr, type_: str) -> list[exp.Expr]:
+        """Return the keys that order rows by a value."""
+        return [self.compared(value, type_)]
+
+    def grouped(self, value: exp.Expr, type_: str) -> exp.Expr:
+        """Return a value to group, join or count by: -0.0 is 0.0, and all NaNs are equal."""
+        if type_ not in FLOATING:
+            return value
+        return binary(exp.Add, value, exp.Literal(this="0e0", is_string=False))
+
+    def sum(self, value: exp.Expr, type_: str) -> exp.Expr:
+        """Return the sum of values of a type, for `checked_sum`."""
+        return call("SUM", value)
 
     def merge(self, op: MergeOp, value: exp.Expr, type_: str) -> exp.Expr:
         """Return the aggregate MIN, MAX or BIT_* of values of a type."""

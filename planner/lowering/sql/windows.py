@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from planner.lowering.sql.assigners import ARGUMENT, on_target
+from planner.lowering.sql.column_types import types_of_partial
 from planner.lowering.sql.expressions import TargetExpressions
 from planner.lowering.sql.partials import (
     MergedColumn,
-    Partial,
     averages,
     merge_of,
     partial_of_rows,
-    zero_signed,
+    total_of,
 )
 from planner.lowering.sql.refusals import refuse_part
 from planner.lowering.sql.relations import Ctes, Source, over, select, union_all
@@ -78,7 +78,7 @@ class WindowWriter:
 
     def _key_items(self) -> list[exp.Expr]:
         return [
-            self.ctes.named(zero_signed(self.rows.write(key), key.type), name)
+            self.ctes.named(self.ctes.target.grouped(self.rows.write(key), key.type), name)
             for name, key in self.local.source.keys
             if name != self.window.row_length
         ]
@@ -190,7 +190,11 @@ class WindowWriter:
             and length is not None
             and length.us == window.slices_per_window * width
         )
-        merges = all(isinstance(part, Merge) for part in self.aggregation.accumulators)
+        merges = all(
+            isinstance(part, Merge)
+            and self.ctes.target.can_slide(part.op, self.types[part.columns[0]])
+            for part in self.aggregation.accumulators
+        )
         has_sets = grouping_sets(self.node) is not None
         return is_run and merges and not has_sets and self.ctes.target.has_fast_frames
 
@@ -235,7 +239,8 @@ class WindowWriter:
             (name,) = part.columns
             value, type_ = case([(is_own, names.column(name))]), self.types[name]
             if part.op in (MergeOp.COUNT, MergeOp.SUM):
-                total = exp.Window(this=call("SUM", value), alias=_FRAME.copy())
+                added = total_of(part.op, value, type_, self.ctes.target)
+                total = exp.Window(this=added, alias=_FRAME.copy())
                 moving = self.ctes.target.checked_sum(total, type_)
             else:
                 found = self.ctes.target.merge(part.op, value, type_)
@@ -307,12 +312,6 @@ class WindowWriter:
 
     def _averages(self) -> dict[str, exp.Expr]:
         return averages(self.aggregation, self.types, self.ctes.names, self.ctes.target)
-
-
-def types_of_partial(part: Partial) -> dict[str, str]:
-    """Return the Spark types of a partial's columns, by name."""
-    types = part.into.partial_types([arg.type for arg in part.args])
-    return dict(zip(part.columns, types.values(), strict=True))
 
 
 def _null(type_: str) -> exp.Expr:

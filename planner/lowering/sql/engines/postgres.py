@@ -48,13 +48,15 @@ class PostgresTarget(Target):
         # a number with an exponent is NUMERIC, which has no negative zero
         return cast(exp.Literal.string(repr(value)), "double")
 
-    def compared_text(self, text: exp.Expr) -> exp.Expr:
-        return exp.Collate(this=operand(text), expression=exp.Identifier(this="C", quoted=True))
+    def compared(self, value: exp.Expr, type_: str) -> exp.Expr:
+        if type_ != "string":
+            return value
+        return exp.Collate(this=operand(value), expression=exp.Identifier(this="C", quoted=True))
 
     def merge(self, op: MergeOp, value: exp.Expr, type_: str) -> exp.Expr:
         if op in _BOOLEANS:
             if type_ == "string":
-                return call(op.name, self.compared_text(value))
+                return call(op.name, self.compared(value, type_))
             if type_ == "boolean":
                 return call(_BOOLEANS[op], value)
             if type_ == "binary":
