@@ -1,4 +1,4 @@
-"""Lowering of a plan to nodes whose tables are named, not read."""
+"""A plan as SQL text of another engine, which reads tables by their names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from planner.arrow.scan_rows import table_rows
 from planner.catalog import Catalog
 from planner.lowering.given_tables import GivenTablesLowering
 from planner.lowering.relation import Relation
+from planner.lowering.sql.dialects import DIALECTS
 from planner.lowering.sql.refusals import NotPortable
+from planner.lowering.sql.rows import write_query
+from planner.lowering.sql.targets import TARGETS
 from planner.nodes.logical import Node
 from planner.sql.build import select_all_from
 from planner.sql.parts import bare_table, name_parts
@@ -30,6 +33,27 @@ CheckTable = Callable[[tuple[str, ...]], None]
 FILE_RULES = frozenset(
     {"answer_from_slices", "push_local_aggregate_into_scan", "share_window_slices"}
 )
+
+
+def compile_plan(
+    plan: Node, catalog: Catalog, zone: str, target: str, check_table: CheckTable
+) -> str:
+    """Return a query as SQL of an engine: one SELECT with the rows of the plan.
+
+    Args:
+        plan: Physical plan, made without `FILE_RULES`.
+        catalog: Catalog with its tables.
+        zone: The session's time zone.
+        target: Name of the engine, one of `TARGETS`.
+        check_table: As in `lower_portable`.
+
+    Raises:
+        Refused: The engine might compute other rows; `NotPortable` with the part of the query.
+    """
+    engine = TARGETS[target]
+    query = write_query(lower_portable(plan, catalog, zone, check_table), engine)
+    engine.check(query)
+    return query.sql(dialect=DIALECTS[engine.name], pretty=True, max_text_width=100)
 
 
 def lower_portable(plan: Node, catalog: Catalog, zone: str, check_table: CheckTable) -> PlanNode:

@@ -117,7 +117,7 @@ def step_on_spark(
             _check_tables(plan, catalog)
             return StepOnSpark(step, f"portable: Spark SQL alone, because {why}")
         # imported late because few sessions compile queries
-        from planner.lowering.sql.compile import compile_plan
+        from planner.lowering.sql.portable import compile_plan
 
         check_expression_settings(spark)
         text = compile_plan(top, catalog, zone, "spark", partial(_check_table, catalog))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from planner.lowering.sql.compile import compile_plan
-from planner.lowering.sql.portable import FILE_RULES
+from planner.lowering.sql.portable import FILE_RULES, compile_plan
 from planner.lowering.sql.refusals import NotPortable, refuse_part
 from planner.lowering.sql.targets import TARGETS
 from planner.sql.depth import deep_trees
