@@ -32,8 +32,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 # Tests choose the size of their terminals
 for variable in ("COLUMNS", "LINES"):
     os.environ.pop(variable, None)
-# Processes that tests start use no settings or caches of this user
-os.environ["SQLWIN_CLASS_ARCHIVE"] = "off"
+# Processes that tests start use no settings of this user, and caches only if asked to: .ci/run
+os.environ.setdefault("SQLWIN_CLASS_ARCHIVE", "off")
 os.environ["SQLWIN_ENGINE"] = "off"
 # Programs and Python workers that tests start import the packages, so compile them only once
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

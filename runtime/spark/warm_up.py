@@ -1,4 +1,7 @@
-"""Make the archive of `runtime.spark.jvm.class_archive`: `python -m runtime.spark.warm_up ARCHIVE`.
+"""Make the archive of `runtime.spark.jvm.class_archive`.
+
+`python -m runtime.spark.warm_up [ARCHIVE]` makes the one that a run missed, by default the one for
+this environment.
 
 Starts Spark, runs a little of everything that window SQL needs, and lets the JVM record the loaded
 classes at exit. Runs in the background at the lowest priority.
@@ -36,8 +39,12 @@ _EXIT_SECONDS = 300
 _ALL_SECONDS = 900
 
 
-def main(archive: Path) -> bool:
-    """Create the archive, unless another process does or it is for another Java or Spark.
+def main(missed: Path | None = None) -> bool:
+    """Create the archive, unless another process does.
+
+    Args:
+        missed: The archive that a run missed. Nothing is created if it is for another Java or
+            Spark: they were replaced since.
 
     Returns:
         Whether it was created.
@@ -47,11 +54,12 @@ def main(archive: Path) -> bool:
         SqlwinError: Spark does not start.
     """
     java = find_java()
+    archive = archive_to_use(java, {"spark.master": _MASTER})
+    if archive is None or (missed is not None and missed != archive):
+        return False
+    archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with class_archive.making_lock(archive.parent) as is_alone:
         if not is_alone or class_archive.is_usable(archive):
-            return False
-        if archive_to_use(java, {"spark.master": _MASTER}) != archive:
-            # Java or Spark was replaced since this process was started.
             return False
         class_archive.note_try(archive)
         written = class_archive.temporary_path(archive)
@@ -148,7 +156,7 @@ if __name__ == "__main__":
     signal.alarm(_ALL_SECONDS)
     os.nice(19)
     try:
-        sys.exit(0 if main(Path(sys.argv[1])) else 1)
+        sys.exit(0 if main(*map(Path, sys.argv[1:])) else 1)
     except Exception:
         append_trace("the class archive was not created", traceback.format_exc())
         raise
