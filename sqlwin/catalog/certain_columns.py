@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,6 +12,7 @@ from sqlglot import exp
 
 from planner.catalog import Schema
 from planner.scalars.values import ColumnScope, require_no_aggregate
+from runtime.connectors.declarations import common_type
 from runtime.connectors.registry import open_table
 from runtime.files import is_local_path
 from runtime.options.checks import option_values
@@ -27,10 +27,6 @@ from runtime.spec.table import Column, TableSpec
 
 # With more files, Spark samples the footers, and all of them would have to be compared
 _MAX_FILES = 256
-_DECLARED = frozenset(
-    "string tinyint smallint int bigint float double boolean date timestamp timestamp_ntz".split()
-)
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _FROM_ARROW = {
     pa.bool_(): "boolean",
     pa.int8(): "tinyint",
@@ -99,16 +95,11 @@ def _physical_columns(spec: TableSpec, resolve: Callable[[str], str]) -> Schema 
     """Return the columns of a table without computed ones. See `certain_columns`."""
     if any(column.metadata for column in spec.columns):
         return None
-    types = [_spark_type(column.type or "") for column in spec.columns]
-    is_read_in_process = open_table(spec).is_read_in_process
-    if is_read_in_process:
-        types = [
-            "binary" if c.type == "BINARY" else t for c, t in zip(spec.columns, types, strict=True)
-        ]
+    types = [common_type(column.type or "") for column in spec.columns]
     if None in types:
         return None
     declared = tuple(Column(c.name, t) for c, t in zip(spec.columns, types, strict=True) if t)
-    if is_inserted_rows(spec.name) or is_read_in_process:
+    if is_inserted_rows(spec.name) or open_table(spec).is_read_in_process:
         return declared
     if spec.connector.lower() != "filesystem":
         return None
@@ -179,12 +170,3 @@ def _type_of_arrow(type_: pa.DataType) -> str | None:
     if pa.types.is_decimal128(type_):
         return f"decimal({type_.precision},{type_.scale})"
     return _FROM_ARROW.get(type_)
-
-
-def _spark_type(type_: str) -> str | None:
-    """Return Spark's spelling of a type in CREATE TABLE, or None for an unlisted type."""
-    text = type_.lower()
-    decimal = _DECIMAL.fullmatch(text)
-    if decimal is not None:
-        return f"decimal({decimal[1]},{decimal[2]})"
-    return text if text in _DECLARED else None

@@ -11,15 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runtime.connectors.declarations import DECIMAL, TEXT
+from runtime.connectors.declarations import common_type
 from runtime.connectors.filesystem.planning import PASSIVE_OPTIONS
 from runtime.detection.lines import SKIP_PREFIXES, prefixes_of
-from runtime.detection.times import ISO
 from runtime.errors import ExecutionError
 from runtime.files import is_local_path
 from runtime.frames.scan_source import SETTINGS_OF_TEXT, check_like_spark, roots_of
 from runtime.options.checks import option_values
-from runtime.options.formats import TIME_UNITS, format_of, spark_options
+from runtime.options.formats import TIME_FORMAT, TIME_UNITS, format_of, spark_options
 from runtime.refusal import Refused, refuse
 from runtime.scan.files import NO_FILES, Listing, list_files, partition_files
 from runtime.scan.ranges import FileRange
@@ -35,25 +34,25 @@ from runtime.text.csv_record import split_record
 from runtime.text.json_record import parse_record
 from runtime.text.lines import Lines, read_lines
 from runtime.text.patterns import pattern_regex
-from runtime.text.rules import SIMPLE_TYPES, TextRules
+from runtime.text.rules import TextRules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SETTINGS = (*PASSIVE_OPTIONS, "connector")
-# Options of CSV that this process implements, in lower case
-_CSV_OPTIONS = frozenset(
-    "csv.field-delimiter csv.quote-character csv.disable-quote-character csv.null-literal "
-    "csv.allow-comments csv.comment csv.null-literals csv.decimal-separator "
-    "csv.thousands-separator csv.number-symbols header sep delimiter quote comment "
-    "csv.skip-lines-starting-with "
-    "nullvalue csv.header csv.sep csv.delimiter csv.quote csv.nullvalue".split()
-)
-_JSON_OPTIONS = frozenset(
-    "json.fail-on-missing-field json.timestamp-format.standard json.encode.ignore-null-fields "
-    "json.null-literals".split()
-)
-_ALIASES = {"integer": "int", "timestamp_ltz": "timestamp"}
+# Options that this process implements, in lower case and without the format
+_OPTIONS = {
+    "csv": frozenset(
+        "field-delimiter quote-character disable-quote-character null-literal allow-comments "
+        "comment null-literals decimal-separator thousands-separator number-symbols "
+        "skip-lines-starting-with header sep delimiter quote nullvalue dateformat timestampformat "
+        "timestampntzformat".split()
+    ),
+    "json": frozenset(
+        "fail-on-missing-field timestamp-format.standard encode.ignore-null-fields null-literals "
+        "timestampntzformat".split()
+    ),
+}
 _COMPRESSED = (".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate")
 # Maximum bytes of a file's first lines
 _HEAD_BYTES = 1 << 20
@@ -144,16 +143,11 @@ def _keys(spec: TableSpec, files: Sequence[ScanFile], store: Store | None) -> di
 
 def _check_options(spec: TableSpec) -> None:
     """Check that this process implements all options of a table."""
-    is_json = format_of(option_values(spec)) == "json"
-    for name, value in spec.options:
-        lower_name = name.lower()
-        if lower_name in _SETTINGS or lower_name in (_JSON_OPTIONS if is_json else _CSV_OPTIONS):
-            continue
-        if lower_name.startswith("fields.") and lower_name.endswith(".format"):
-            if value not in TIME_UNITS and value != ISO and pattern_regex(value) is None:
-                refuse(f"Spark reads times in the format {value!r}")
-            continue
-        refuse(f"the table has the option '{name}'")
+    file_format = format_of(option_values(spec)) or ""
+    for name, _ in spec.options:
+        bare = name.lower().removeprefix(f"{file_format}.")
+        if not (bare in _SETTINGS or bare in _OPTIONS[file_format] or TIME_FORMAT.fullmatch(name)):
+            refuse(f"the table has the option '{name}'")
     for column in spec.columns:
         if column.metadata is not None:
             refuse(f"{column.name} is metadata of the files")
@@ -251,17 +245,16 @@ def _column(rules: TextRules, column: Column, place: int = 0) -> TextColumn:
     type_ = _spark_type(declared)
     if type_ != column.type:
         refuse(f"Spark reads {column.name} as {shown_type(column.type)}")
-    misfit = rules.value_message(declared.name, type_, place)
     pattern = rules.pattern(name, type_)
+    if pattern and pattern not in TIME_UNITS and pattern_regex(pattern) is None:
+        refuse(f"Spark reads times in the format {pattern!r}")
+    misfit = rules.value_message(declared.name, type_, place)
     return TextColumn(column.name, type_, place, pattern=pattern, misfit=misfit)
 
 
 def _spark_type(column: TableColumn) -> str:
     """Return Spark's name of a declared type."""
-    text = (column.type or "").lower()
-    if (decimal := DECIMAL.fullmatch(text.upper())) is not None:
-        return f"decimal({decimal[1]},{decimal[2] or 0})"
-    type_ = "string" if TEXT.fullmatch(text.upper()) else _ALIASES.get(text, text)
-    if type_ != "string" and type_ not in SIMPLE_TYPES:
-        refuse(f"Spark reads {column.name} as {shown_type(text)}")
+    type_ = common_type(column.type or "")
+    if type_ is None or type_ == "binary":
+        refuse(f"Spark reads {column.name} as {shown_type((column.type or '').lower())}")
     return type_

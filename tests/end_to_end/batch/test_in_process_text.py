@@ -395,6 +395,19 @@ def test_clean_files_have_the_rows_of_the_csv_module(tmp_path: Path) -> None:
     assert {row["a"]: row["n"] for row in counted.to_arrow().to_pylist()} == by_hand
 
 
+def test_columns_of_a_type_share_a_time_format(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("01.02.2024;1.2.2024 3:04\n;\n31.12.1969;31.12.1969 23:59\n")
+    options = "'sep' = ';', 'dateFormat' = 'dd.MM.yyyy', 'csv.timestampNTZFormat' = 'd.M.yyyy H:mm'"
+    session = without_spark()
+    create(session, tmp_path / "a.csv", "d DATE, t TIMESTAMP(3)", f", {options}")
+    (result,) = session.execute("SELECT CAST(d AS STRING) AS d, CAST(t AS STRING) AS t FROM t")
+    assert result.to_arrow().to_pylist() == [
+        {"d": "2024-02-01", "t": "2024-02-01 03:04:00"},
+        {"d": None, "t": None},
+        {"d": "1969-12-31", "t": "1969-12-31 23:59:00"},
+    ]
+
+
 @pytest.mark.long
 def test_parts_of_a_file_are_read_in_parallel(tmp_path: Path) -> None:
     n_rows = 1_200_000
