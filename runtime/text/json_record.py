@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Any
 
+# Lines of a file, or of a table, whose field names are sampled
+SAMPLED_LINES = 100
 # Default limits of Spark's reader
 MAX_LEVELS = 1000
 MAX_DIGITS = 100_000
@@ -81,6 +83,16 @@ def parse_record(line: str, verbatim: Container[str] = ()) -> list[Object] | Non
         ):
             return objects
     return _parse_slowly(line, start)
+
+
+def spellings(lines: Iterable[str]) -> dict[str, list[str]]:
+    """Return the names of the objects' fields in lines, by the name in lower case."""
+    names: dict[str, list[str]] = {}
+    for name in dict.fromkeys(
+        name for line in lines for fields in parse_record(line) or () for name, _ in fields
+    ):
+        names.setdefault(name.lower(), []).append(name)
+    return names
 
 
 def as_text(token: Token) -> str | None:

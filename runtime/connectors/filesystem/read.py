@@ -32,7 +32,6 @@ from runtime.connectors.filesystem.records import load_objects, load_records
 from runtime.connectors.filesystem.stored import read_stored
 from runtime.connectors.filesystem.text import TextReading, allow_encoding, text_reading
 from runtime.detection.detect import too_many_fields
-from runtime.detection.json_text import load_json
 from runtime.detection.sample import open_text_bytes
 from runtime.errors import CatalogError, ExecutionError, SqlwinError
 from runtime.files import Files, LocalFiles, as_uri, is_local_path
@@ -59,12 +58,11 @@ from runtime.spark.messages import plain_name
 from runtime.spark.session import is_remote
 from runtime.spark.versions.errors import condition_of
 from runtime.spec.table import TableColumn, TableSpec
+from runtime.text.json_record import SAMPLED_LINES, spellings
 
 _SKIP_CORRUPT = "spark.sql.files.ignoreCorruptFiles"
 # Number of attempts of Spark to list a directory that streams write to at the same time
 _ATTEMPTS = 3
-# Lines of a JSON file sampled for the spelling of its field names
-_SAMPLED_LINES = 100
 # Maximum bytes of a first line whose fields are counted
 _LONGEST_LINE = 1 << 24
 # Characters of a faulty line that an error shows
@@ -415,12 +413,10 @@ def _schema_to_read(
         partitions = {name.lower() for name in spec.partitioned_by}
         return _schema_by_header(spark, declared, partitions, options, paths)
     if file_format == "json" and options.get("multiLine", "false").lower() != "true":
-        spelled = _sampled_fields(spark, options, paths)
+        spelled = _spelled_fields(spark, options, paths)
+        fields = [(spelled.get(f.name.lower(), [f.name]), f) for f in declared.fields]
         return StructType(
-            [
-                StructField((find_column(spelled, field.name) or [field.name])[0], field.dataType)
-                for field in declared.fields
-            ]
+            [StructField(find_column(names, f.name)[0], f.dataType) for names, f in fields]
         )
     return declared
 
@@ -466,27 +462,17 @@ def _are_in_file(
     return len(fields) == len(names)
 
 
-def _sampled_fields(
+def _spelled_fields(
     spark: SparkSession, options: dict[str, str], paths: list[str] | str
-) -> list[str]:
+) -> dict[str, list[str]]:
     """Return the field names in the first lines. Their case matters in Spark but not in SQL."""
     text = {
         name: options[name]
         for name in ("lineSep", "basePath", "pathGlobFilter", "recursiveFileLookup")
         if name in options
     }
-    names: dict[str, None] = {}
-    for row in (
-        spark.read.format("text").options(**text).load(paths).limit(_SAMPLED_LINES).collect()
-    ):
-        try:
-            fields = load_json(row[0])
-        except ValueError:
-            # the actual reader will report the line
-            continue
-        if isinstance(fields, dict):
-            names |= dict.fromkeys(fields)
-    return list(names)
+    lines = spark.read.format("text").options(**text).load(paths).limit(SAMPLED_LINES)
+    return spellings(row[0] for row in lines.collect())
 
 
 def _load_text(

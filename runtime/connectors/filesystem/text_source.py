@@ -31,7 +31,7 @@ from runtime.spec.table import Column, TableColumn, TableSpec
 from runtime.spec.text import CsvRecords, TextColumn, TextSource
 from runtime.text.csv_fields import header_of
 from runtime.text.csv_record import split_record
-from runtime.text.json_record import parse_record
+from runtime.text.json_record import SAMPLED_LINES, spellings
 from runtime.text.lines import Lines, read_lines
 from runtime.text.patterns import pattern_regex
 from runtime.text.rules import TextRules
@@ -56,8 +56,6 @@ _OPTIONS = {
 _COMPRESSED = (".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate")
 # Maximum bytes of a file's first lines
 _HEAD_BYTES = 1 << 20
-# Number of JSON lines whose field names Spark samples
-_SAMPLED_LINES = 100
 
 
 def text_source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column]) -> TextSource:
@@ -124,17 +122,15 @@ def _keys(spec: TableSpec, files: Sequence[ScanFile], store: Store | None) -> di
 
     Spark takes the spelling from the first lines of some files.
     """
-    spelled: dict[str, set[str]] = {}
+    sample: list[str] = []
     for file, lines in zip(files, _heads(files, store), strict=True):
-        if file.n_bytes > _HEAD_BYTES and len(lines.starts) <= _SAMPLED_LINES:
+        if file.n_bytes > _HEAD_BYTES and len(lines.starts) <= SAMPLED_LINES:
             refuse(f"the first lines of {file.path} are long")
-        for number in range(min(len(lines.starts), _SAMPLED_LINES)):
-            objects = parse_record(lines.text(number)) or []
-            for name in (name for fields in objects for name, _ in fields):
-                spelled.setdefault(name.lower(), set()).add(name)
+        sample += map(lines.text, range(min(len(lines.starts), SAMPLED_LINES)))
+    spelled = spellings(sample)
     keys = {}
     for column in _stored_columns(spec):
-        names = spelled.get(column.name.lower(), {column.name})
+        names = spelled.get(column.name.lower(), [column.name])
         if len(names) > 1:
             refuse(f"the field {column.name} has several spellings")
         (keys[column.name.lower()],) = names
