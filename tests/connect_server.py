@@ -22,6 +22,24 @@ ENVIRONMENT = {
     "PYTHONPATH": str(ROOT),
 }
 
+# Start of a client's program: what needs the driver, its files or Python workers fails
+FORBID = """
+from pyspark.sql.connect.dataframe import DataFrame
+from pyspark.sql.connect.session import SparkSession
+
+def forbidden(name):
+    def use(*_, **__):
+        raise AssertionError(f"{name} was used")
+    return use
+
+for name in ("_jvm", "_jsc", "_jsparkSession"):
+    setattr(SparkSession, name, property(forbidden(name)))
+for name in ("addArtifact", "addArtifacts", "copyFromLocalToFs"):
+    setattr(SparkSession, name, forbidden(name))
+for name in ("mapInArrow", "mapInPandas", "rdd"):
+    setattr(DataFrame, name, forbidden(name))
+"""
+
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -30,14 +48,17 @@ def free_port() -> int:
 
 
 def client(
-    *arguments: str, program: str | None = None, packages: Path | None = None
+    *arguments: str,
+    program: str | None = None,
+    packages: Path | None = None,
+    limit_s: float = 180,
 ) -> subprocess.CompletedProcess[str]:
     first = [] if packages is None else [str(packages)]
     environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join([*first, str(ROOT)])}
     command = ["-c", program] if program is not None else ["-m", "sqlwin"]
     return subprocess.run(
         [sys.executable, *command, *arguments],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180, check=False,
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit_s, check=False,
     )  # fmt: skip
 
 

@@ -8,15 +8,18 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
+from tests.fuzz.compiled_roads import CompiledRoads
 from tests.fuzz.differences import Roads
 from tests.fuzz.files import judge_file
 from tests.fuzz.outcome import Outcome
 from tests.fuzz.statements import Statements
 
-WHAT = ("statements", "files", "queries", "histories", "streams", "catalog")
+WHAT = ("statements", "files", "queries", "histories", "streams", "catalog", "compiled", "portable")
 # Random histories of each query
 N_HISTORIES = 100
 # Takes a number; returns the text that ran, and its outcome
@@ -32,14 +35,20 @@ def main() -> int:
     parser.add_argument(
         "--spark", action="store_true", help="run queries on Spark, too, in ways that a seed draws"
     )
+    parser.add_argument(
+        "--remote", help="address of a Spark Connect server for portable, default: start one"
+    )
     options = parser.parse_args()
     if options.what in ("streams", "catalog"):
         return _run_machine(options.what, options.count)
     kinds: Counter[str] = Counter()
     faults: Counter[str] = Counter()
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="sqlwin-fuzz-") as name:
-        run, counts = _run(options.what, Path(name), on_spark=options.spark)
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sqlwin-fuzz-")))
+        if options.what == "portable" and options.remote is None:
+            options.remote = stack.enter_context(_server(directory))
+        run, counts = _run(options, directory)
         for number in range(options.seed, options.seed + options.count):
             text, outcome = run(number)
             kinds[outcome.kind] += 1
@@ -68,14 +77,21 @@ def _run_machine(what: str, n_examples: int) -> int:
     return 0
 
 
-def _run(what: str, directory: Path, *, on_spark: bool) -> tuple[Run, Counter[str]]:
+def _run(options: argparse.Namespace, directory: Path) -> tuple[Run, Counter[str]]:
     """Return what runs a number, and the number of results compared by way, which it counts."""
+    what = options.what
     if what == "histories":
         roads = Roads(directory)
         return _histories(roads), roads.counts
     if what == "queries":
-        roads = _spark_roads(directory) if on_spark else Roads(directory, runs_all=True)
+        roads = _spark_roads(directory) if options.spark else Roads(directory, runs_all=True)
         return _queries(roads), roads.counts
+    if what == "portable":
+        from tests.fuzz.connect_roads import ConnectRoads
+
+        return _texts(ConnectRoads(directory, options.remote))
+    if what == "compiled":
+        return _texts(_roads_of_spark_text(directory))
     if what == "files":
         return lambda number: _file(number, directory), Counter()
     statements = Statements(directory)
@@ -86,6 +102,25 @@ def _run(what: str, directory: Path, *, on_spark: bool) -> tuple[Run, Counter[st
         return f"{example.origin}: {text}", outcome
 
     return run, Counter()
+
+
+@contextmanager
+def _server(directory: Path) -> Iterator[str]:
+    """Start a Spark Connect server that cannot start Python workers, and yield its address."""
+    from tests.connect_server import connect_server
+
+    files = directory / "server"
+    files.mkdir()
+    with connect_server(files, python="/nowhere/python") as address:
+        yield address
+
+
+def _roads_of_spark_text(directory: Path) -> CompiledRoads:
+    from runtime.spark.session import start_session
+    from tests.fuzz.compiled_roads import run_on_spark
+
+    spark = start_session("local[2]", {"spark.sql.shuffle.partitions": "3"})
+    return CompiledRoads(directory, "spark", partial(run_on_spark, spark, directory))
 
 
 def _spark_roads(directory: Path) -> Roads:
@@ -115,6 +150,19 @@ def _queries(roads: Roads) -> Run:
         return "", Outcome(kind, fault or "")
 
     return run
+
+
+def _texts(roads: CompiledRoads) -> tuple[Run, Counter[str]]:
+    queries = _queries(roads)
+
+    def run(number: int) -> tuple[str, Outcome]:
+        before = roads.refused.copy()
+        _, outcome = queries(number)
+        refused = roads.refused - before
+        roads.counts.update({f"refused: {reason}": n for reason, n in refused.items()})
+        return "", Outcome("refused", "") if refused and outcome.kind == "rows" else outcome
+
+    return run, roads.counts
 
 
 def _file(number: int, directory: Path) -> tuple[str, Outcome]:

@@ -140,15 +140,24 @@ class Roads:
 
     def prepare(self, draw: Choices, given: Input, query: RandomQuery) -> Mapping[str, pa.Table]:
         """Set the zone and create the tables of a query."""
-        set_up(self.session, given)
+        self._set_up(given)
         return self.create_tables(draw, given, query)
 
     def run(self, draw: Choices, given: Input, queries: Sequence[RandomQuery]) -> None:
         """Run queries over the same tables, and raise `FaultError` if rows differ."""
-        set_up(self.session, given)
+        self._set_up(given)
         schemas = [self.run_query(draw, given, query) for query in queries]
         if len(queries) > 1:
             self.run_set(queries, schemas)
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        """Sessions that get the tables and the zone."""
+        return (self.session,)
+
+    def _set_up(self, given: Input) -> None:
+        for session in self.sessions:
+            set_up(session, given)
 
     def run_query(self, draw: Choices, given: Input, query: RandomQuery) -> pa.Schema | None:
         """Run a query and return the columns of its result."""
@@ -203,7 +212,8 @@ class Roads:
             delay = (span // part if part else 0) // SECOND_US + 1
             mark = (query.time, f"`{query.time}` - INTERVAL '{delay}' SECOND")
             tables.append(GivenTable(name, table_of(rows), COLUMNS, mark))
-        create_tables(self.session, tables, self.directory)
+        for session in self.sessions:
+            create_tables(session, tables, self.directory)
         return rows_by_name(tables)
 
     # -- ways of running -------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.fuzz.choices import Choices
-from tests.fuzz.compiled_roads import CompiledRoads, run_on_duckdb
+from tests.fuzz.compiled_roads import KNOWN_REASONS, CompiledRoads, run_on_duckdb, run_on_spark
 from tests.fuzz.queries import Input, RandomQuery
 from tests.postgres import server
 from tests.postgres_rows import can_store, run_on_postgres
-
-_KNOWN_REASONS = re.compile(
-    r"windows of TIMESTAMP_LTZ|\S+ is an instant|FILL is not compiled|only Spark knows"
-    r"|GROUPING SETS over SESSION|TIMESTAMP_LTZ on the wall clock"
-    r"|PostgreSQL has no TINYINT|times outside the years of PostgreSQL"
-    r"|AVG of DECIMAL.* on Spark|SUM_DISTINCT is not merged from slices on Spark"
-)
 
 
 @pytest.mark.parametrize(
@@ -57,16 +50,7 @@ def test_a_compiled_query_has_the_rows_of_its_definition_on_duckdb(
 def test_a_compiled_query_has_the_rows_of_its_definition_on_spark(
     seeds: Sequence[int], tmp_path: Path, spark: SparkSession
 ) -> None:
-    def run(text: str, tables: Mapping[str, pa.Table]) -> pa.Table:
-        for number, name in enumerate(tables):
-            frame = spark.read.parquet(str(tmp_path / f"{number}.parquet"))
-            frame.createOrReplaceTempView(name)
-        try:
-            return spark.sql(text).toArrow()
-        finally:
-            for name in tables:
-                spark.catalog.dropTempView(name)
-
+    run = partial(run_on_spark, spark, tmp_path)
     check(CompiledRoads(tmp_path, "spark", run), seeds)
 
 
@@ -123,7 +107,7 @@ def check(roads: CompiledRoads, seeds: Sequence[int]) -> None:
     for seed in seeds:
         fault = roads.check(seed)
         assert fault is None, fault
-    unknown = [reason for reason in roads.refused if not _KNOWN_REASONS.match(reason)]
+    unknown = [reason for reason in roads.refused if not KNOWN_REASONS.match(reason)]
     assert not unknown, unknown
     assert roads.counts["compiled"] > len(seeds) // 3, (roads.counts, roads.refused)
 

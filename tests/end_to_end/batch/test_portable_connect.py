@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -15,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
-from tests.connect_server import client, connect_server
+from tests.connect_server import FORBID, client, connect_server
+from tests.fuzz.compiled_roads import KNOWN_REASONS
 from tests.goldens import ROOT
 from tests.queries.outputs import EVERY_QUERY, HERE, golden_of, write_results
 
@@ -45,23 +47,6 @@ CREATE = (
     "CREATE TABLE rows_in (ts TIMESTAMP(3), k STRING, v INT, w BIGINT) WITH "
     "('connector' = 'filesystem', 'path' = '{path}', 'format' = '{format}')"
 )
-# Everything that needs the driver, its files or Python workers fails
-FORBID = """
-from pyspark.sql.connect.dataframe import DataFrame
-from pyspark.sql.connect.session import SparkSession
-
-def forbidden(name):
-    def use(*_, **__):
-        raise AssertionError(f"{name} was used")
-    return use
-
-for name in ("_jvm", "_jsc", "_jsparkSession"):
-    setattr(SparkSession, name, property(forbidden(name)))
-for name in ("addArtifact", "addArtifacts", "copyFromLocalToFs"):
-    setattr(SparkSession, name, forbidden(name))
-for name in ("mapInArrow", "mapInPandas", "rdd"):
-    setattr(DataFrame, name, forbidden(name))
-"""
 PROGRAM = """
 import pickle, sys
 import sqlwin
@@ -95,6 +80,12 @@ for name, script in scripts.items():
     answers[name] = out.getvalue(), message
     session.close()
 pickle.dump(answers, open(output, "wb"))
+"""
+RANDOM = """
+import sys
+from tests.fuzz.__main__ import main
+
+sys.exit(main())
 """
 NO_FORM = "'sqlwin.executor' is 'portable', which cannot run the query: "
 STREAM = "streams are not supported over Spark Connect"
@@ -305,3 +296,24 @@ def test_queries_of_nexmark_have_the_same_rows_or_are_refused(server: str, tmp_p
                 out = io.StringIO()
                 write_results(session, scripts[name], name, out)
             assert sorted(str(output).splitlines()) == sorted(out.getvalue().splitlines()), name
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    ("first", "count"),
+    [
+        pytest.param(900_000, 20, marks=pytest.mark.long),
+        *(pytest.param(n, 100, marks=pytest.mark.slow) for n in range(900_020, 901_020, 100)),
+    ],
+)
+def test_random_queries_have_the_rows_and_types_of_their_definition(
+    first: int, count: int, server: str
+) -> None:
+    arguments = ("portable", "--remote", server, "--seed", str(first), "--count", str(count))
+    result = client(*arguments, program=f"{FORBID}{RANDOM}", limit_s=900)
+    assert result.returncode == 0, result.stdout + result.stderr
+    ways = re.findall(r"^ *([\d,]+) (.+)$", result.stdout, re.MULTILINE)
+    counts = {way: int(number.replace(",", "")) for number, way in ways}
+    assert counts["compiled"] > count // 3, counts
+    reasons = [way.removeprefix("refused: ") for way in counts if way.startswith("refused: ")]
+    assert all(KNOWN_REASONS.match(reason) for reason in reasons), reasons
