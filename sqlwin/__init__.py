@@ -115,8 +115,10 @@ def compile(
     """
     from sqlwin.parts import load_part
 
-    text: str = load_part("compile_text")(sql, dialect, schema, settings, params)
-    return text
+    with load_part("compiler")(dialect, settings) as compiler:
+        compiler.define(schema)
+        text: str = compiler.only_query(sql, params)
+        return text
 
 
 def _refuse_foreign(name: str, file: str) -> None:

@@ -16,17 +16,17 @@ COMMANDS = {
     "serve": "sqlwin.server.command:serve",
     "test": "sqlwin.testing.command:test",
 }
-# Module and attribute of each command or function that the core starts
+# Module and attribute of each command, function or class that the core starts
 PLACES = {
     **COMMANDS,
-    "compile_text": "sqlwin.compiling.scripts:compile_text",
+    "compiler": "sqlwin.compiling.scripts:Compiler",
     "observers": "sqlwin.observers:add_listeners",
     "page": "sqlwin.ui.server:serve_session",
 }
 
 
 def load_part(name: str) -> Any:
-    """Import a part and return its function or command.
+    """Import a part and return its function, class or command.
 
     Raises:
         MissingPackageError: A package of its extra is not installed.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from runtime.errors import AnalysisError, Position, SetupError
 from runtime.spark.defaults import OF_EACH_SESSION
@@ -77,6 +77,36 @@ class Compiler:
             if compiled is not None:
                 yield compiled
 
+    def define(
+        self,
+        schema: str,
+        file: str | None = None,
+        values: Mapping[str, object] | None = None,
+    ) -> None:
+        """Run the definitions of a script. Arguments are as in `queries`.
+
+        Raises:
+            SqlwinError: The SQL is invalid, or has a query.
+        """
+        for _ in self.queries(schema, file, values):
+            raise AnalysisError(
+                "the schema has a query", hint="it may only define tables and views"
+            )
+
+    def only_query(self, text: str, values: Mapping[str, object] | None = None) -> str:
+        """Return the compiled text of a script with one query. Arguments are as in `queries`.
+
+        Raises:
+            SqlwinError: As in `queries`, or the script does not have one query.
+        """
+        texts = list(self.queries(text, values=values))
+        if len(texts) != 1:
+            raise AnalysisError(
+                f"compile() takes a script with one query, but got {len(texts)}",
+                hint="call it once per query, with the definitions in schema=",
+            )
+        return texts[0]
+
     def _compiled(self, statement: Statement) -> str | None:
         """Compile a query. Other statements define tables, views and settings, or are refused."""
         if isinstance(statement, Query):
@@ -104,26 +134,6 @@ def _refuse_start() -> SparkSession:
     raise SetupError("`sqlwin compile` does not start Spark")
 
 
-def compile_text(
-    sql: str,
-    dialect: str,
-    schema: str = "",
-    settings: Mapping[str, str] | None = None,
-    params: Mapping[str, object] | None = None,
-) -> str:
-    """Return the only query of a script as SQL of another engine. See `sqlwin.compile`."""
-    with Compiler(dialect, settings) as compiler:
-        for _ in compiler.queries(schema):
-            _refuse_query_in_schema()
-        texts = list(compiler.queries(sql, values=params))
-    if len(texts) != 1:
-        raise AnalysisError(
-            f"compile() takes a script with one query, but got {len(texts)}",
-            hint="call it once per query, with the definitions in schema=",
-        )
-    return texts[0]
-
-
 def compile_scripts(
     scripts: list[Script], schemas: list[Script], dialect: str, settings: Mapping[str, str]
 ) -> Iterator[str]:
@@ -137,11 +147,6 @@ def compile_scripts(
     """
     with Compiler(dialect, settings) as compiler:
         for script in schemas:
-            for _ in compiler.queries(script.text, script.file, script.params):
-                _refuse_query_in_schema()
+            compiler.define(script.text, script.file, script.params)
         for script in scripts:
             yield from compiler.queries(script.text, script.file, script.params)
-
-
-def _refuse_query_in_schema() -> NoReturn:
-    raise AnalysisError("the schema has a query", hint="it may only define tables and views")
