@@ -12,7 +12,7 @@ from sqlwin.console.options import pairs, parameter_option
 from sqlwin.console.scripts import read_scripts
 
 
-@click.command("compile", short_help="Print queries as SQL of DuckDB, PostgreSQL or Spark.")
+@click.command("compile", short_help="Print queries as SQL of another engine.")
 @click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(allow_dash=True))
 @click.option(
     "-e", "expressions", multiple=True, metavar="SQL", help="Compile this SQL, after the files."
@@ -21,7 +21,7 @@ from sqlwin.console.scripts import read_scripts
     "--to",
     "dialect",
     required=True,
-    type=click.Choice(["duckdb", "postgres", "spark"]),
+    type=click.Choice(["datafusion", "duckdb", "postgres", "spark"]),
     help="Engine that runs the text.",
 )
 @click.option(

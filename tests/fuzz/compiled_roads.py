@@ -28,6 +28,7 @@ KNOWN_REASONS = re.compile(
     r"|GROUPING SETS over SESSION|TIMESTAMP_LTZ on the wall clock"
     r"|PostgreSQL has no TINYINT|times outside the years of PostgreSQL"
     r"|AVG of DECIMAL.* on Spark|SUM_DISTINCT is not merged from slices on Spark"
+    r"|times outside the years of the engine|SUM_DISTINCT is not merged from slices on DataFusion"
 )
 _ZONE = re.compile(r"the time zone \S+,")
 

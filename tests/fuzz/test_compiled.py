@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.engines import ENGINES, Engine, Run, engine
 from tests.fuzz.choices import Choices
 from tests.fuzz.compiled_roads import KNOWN_REASONS, CompiledRoads, run_on_duckdb, run_on_spark
 from tests.fuzz.queries import Input, RandomQuery
@@ -133,3 +134,54 @@ def test_a_planted_fault_is_found(change: Callable[[str], str], tmp_path: Path) 
     roads.n_shrinks = 0
     faults = (roads.check(seed) or "" for seed in range(60))
     assert any("duckdb: missing" in fault for fault in faults)
+
+
+class EngineRoads(CompiledRoads):
+    """Runs compiled texts of queries whose times an engine knows."""
+
+    def __init__(self, directory: Path, there: Engine, run: Run | None = None) -> None:
+        super().__init__(directory, there.name, run or there.run)
+        self.there = there
+
+    def run_query(self, draw: Choices, given: Input, query: RandomQuery) -> pa.Schema | None:
+        if not self.there.can_store(self.create_tables(draw, given, query).values()):
+            self.refused["times outside the years of the engine"] += 1
+            return None
+        return super().run_query(draw, given, query)
+
+
+@pytest.mark.parametrize("name", sorted(ENGINES))
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        (2, 3, 5, 8),
+        pytest.param(range(800_000, 800_060), marks=pytest.mark.long),
+        pytest.param(range(300), marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_a_compiled_query_has_the_rows_of_its_definition_on_an_engine(
+    name: str, seeds: Sequence[int], tmp_path: Path
+) -> None:
+    check(EngineRoads(tmp_path, engine(name)), seeds)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(ENGINES))
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: re.sub(r"% (\d+) \+", r"% \1 + 1 +", text),
+        lambda text: text.replace("<=", "<"),
+        lambda text: text.replace("NULLS FIRST", "NULLS LAST").replace("COUNT(*)", "COUNT(1) + 1"),
+    ],
+    ids=["slice", "gap or rank", "count"],
+)
+def test_a_fault_planted_for_an_engine_is_found(
+    change: Callable[[str], str], name: str, tmp_path: Path
+) -> None:
+    there = engine(name)
+    roads = EngineRoads(tmp_path, there, lambda text, tables: there.run(change(text), tables))
+    roads.n_shrinks = 0
+    faults = (roads.check(seed) or "" for seed in range(60))
+    assert any(f"{name}: missing" in fault for fault in faults)

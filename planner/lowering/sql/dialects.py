@@ -60,6 +60,27 @@ class PostgresText(Postgres):
             return self.binary(expression, "/")
 
 
+class DataFusionText(PostgresText):
+    """DataFusion, which is near PostgreSQL."""
+
+    class Generator(PostgresText.Generator):
+        """Generator with DataFusion's names of types."""
+
+        TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {
+            **PostgresGenerator.TYPE_MAPPING,
+            exp.DType.TINYINT: "TINYINT",
+            # TIMESTAMP has nanoseconds
+            exp.DType.TIMESTAMPNTZ: "TIMESTAMP(6)",
+        }
+
+        def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
+            """Write a cast to an instant, whose zone would be the one of the session."""
+            if expression.to.this == exp.DType.TIMESTAMPTZ:
+                type_ = exp.Literal.string('Timestamp(Microsecond, Some("UTC"))')
+                return self.func("ARROW_CAST", expression.this, type_)
+            return super().cast_sql(expression, safe_prefix)
+
+
 class SparkText(Spark):
     """Spark."""
 
@@ -68,6 +89,7 @@ class SparkText(Spark):
 
 
 DIALECTS: dict[str, type[Dialect]] = {
+    "datafusion": DataFusionText,
     "duckdb": DuckDbText,
     "postgres": PostgresText,
     "spark": SparkText,

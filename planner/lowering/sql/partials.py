@@ -68,7 +68,7 @@ def partial_of_rows(partial: Partial, rows: TargetExpressions) -> exp.Expr:
             total = aggregate(rows.target.sum(value, types[0]), condition)
             return rows.target.checked_sum(total, type_)
         case Merge(op=op):
-            found = aggregate(rows.target.merge(op, args[0], types[0]), condition)
+            found = rows.target.merge(op, args[0], types[0], condition)
             return rows.target.typed(found, types[0])
         case CollectSet():
             values = [rows.target.grouped(*pair) for pair in zip(args, types, strict=True)]

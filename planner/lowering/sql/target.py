@@ -12,7 +12,7 @@ from typing import ClassVar, NoReturn, Protocol
 
 from sqlglot import exp
 
-from planner.lowering.sql.text import binary, call, cast, number
+from planner.lowering.sql.text import aggregate, binary, call, cast, number
 from runtime.spec.aggregates import MergeOp
 from runtime.spec.expressions import Call, Expression
 
@@ -147,9 +147,11 @@ class Target(ABC):
         """Return the sum of values of a type, for `checked_sum`."""
         return call("SUM", value)
 
-    def merge(self, op: MergeOp, value: exp.Expr, type_: str) -> exp.Expr:
-        """Return the aggregate MIN, MAX or BIT_* of values of a type."""
-        return call(op.name, value)
+    def merge(
+        self, op: MergeOp, value: exp.Expr, type_: str, condition: exp.Expr | None = None
+    ) -> exp.Expr:
+        """Return the aggregate MIN, MAX or BIT_* of values of a type, with a FILTER or without."""
+        return aggregate(call(op.name, value), condition)
 
     def typed(self, result: exp.Expr, type_: str) -> exp.Expr:
         """Return a result of MIN, MAX, CASE or a function with the digits of its DECIMAL type."""

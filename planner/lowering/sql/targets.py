@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from planner.lowering.sql.engines.datafusion import DataFusionTarget
 from planner.lowering.sql.engines.months import days_and_months
 from planner.lowering.sql.engines.postgres import PostgresTarget
 from planner.lowering.sql.target import Target
@@ -135,5 +136,6 @@ class SparkTarget(Target):
 
 
 TARGETS: dict[str, Target] = {
-    target.name: target for target in (DuckDbTarget(), PostgresTarget(), SparkTarget())
+    target.name: target
+    for target in (DataFusionTarget(), DuckDbTarget(), PostgresTarget(), SparkTarget())
 }

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 import sqlwin
+from planner.lowering.sql.targets import TARGETS
 from runtime.simulator.compare import is_same
 from sqlwin.cli.app import main
 from sqlwin.session import Session
@@ -75,7 +76,7 @@ def rows_here(query: str, t: pa.Table) -> list[tuple[Any, ...]]:
         return [tuple(row.values()) for row in result.to_arrow().to_pylist()]
 
 
-@pytest.mark.parametrize("dialect", ["duckdb", "postgres", "spark"])
+@pytest.mark.parametrize("dialect", sorted(TARGETS))
 @pytest.mark.parametrize("case", TEXTS, ids=lambda path: path.stem)
 def test_a_text_is_the_golden_one(
     case: Path, dialect: str, update_goldens: bool, monkeypatch: pytest.MonkeyPatch

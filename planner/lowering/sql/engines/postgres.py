@@ -10,7 +10,16 @@ from planner.lowering.sql.engines.months import days_and_months
 from planner.lowering.sql.engines.postgres_functions import WRITERS, part_of_time
 from planner.lowering.sql.refusals import refuse_part
 from planner.lowering.sql.target import Target
-from planner.lowering.sql.text import FIRST_DAY, binary, call, case, cast, data_type, operand
+from planner.lowering.sql.text import (
+    FIRST_DAY,
+    aggregate,
+    binary,
+    call,
+    case,
+    cast,
+    data_type,
+    operand,
+)
 from planner.scalars.decimals import decimal_digits
 from runtime.spec.aggregates import MergeOp
 
@@ -53,15 +62,17 @@ class PostgresTarget(Target):
             return value
         return exp.Collate(this=operand(value), expression=exp.Identifier(this="C", quoted=True))
 
-    def merge(self, op: MergeOp, value: exp.Expr, type_: str) -> exp.Expr:
+    def merge(
+        self, op: MergeOp, value: exp.Expr, type_: str, condition: exp.Expr | None = None
+    ) -> exp.Expr:
+        name = op.name
         if op in _BOOLEANS:
-            if type_ == "string":
-                return call(op.name, self.compared(value, type_))
             if type_ == "boolean":
-                return call(_BOOLEANS[op], value)
+                name = _BOOLEANS[op]
             if type_ == "binary":
                 refuse_part(f"{op.name} of BINARY is not known on {self.title}", f"{op.name}(")
-        return call(op.name, value)
+            value = self.compared(value, type_)
+        return aggregate(call(name, value), condition)
 
     def typed(self, result: exp.Expr, type_: str) -> exp.Expr:
         return cast(result, type_) if decimal_digits(type_) is not None else result

@@ -1,0 +1,250 @@
+"""Compiled texts on engines in this process: windows, arithmetic, NULL and NaN, refusals."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sqlwin
+from runtime.simulator.compare import is_same
+from sqlwin.session import Session
+from tests.engines import ENGINES, Engine, engine
+from tests.oracle import MINUTE_US, OracleWindow, expected, same_rows
+from tests.sqlwin.compiling.test_compile import (
+    EPOCH,
+    EXPRESSIONS,
+    MICROSECOND,
+    SCHEMA,
+    rows_at,
+    rows_here,
+    scalar_rows,
+)
+from tests.unstarted import unstarted_spark
+
+HOP = "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '3' MINUTES))"
+
+
+@pytest.fixture(params=sorted(ENGINES))
+def there(request: pytest.FixtureRequest) -> Engine:
+    return engine(request.param)
+
+
+def rows_there(there: Engine, query: str, t: pa.Table) -> list[tuple[object, ...]]:
+    """Return the rows of a compiled query on an engine."""
+    rows = there.run(sqlwin.compile(query, there.name, schema=SCHEMA), {"t": t})
+    return [tuple(row.values()) for row in rows.to_pylist()]
+
+
+def values(n: int = 400) -> pa.Table:
+    """Return rows of three keys in 8 hours, some at the same time and some without one."""
+    seconds = [None if i % 50 == 7 else (7 * i * i) % 30_000 for i in range(n)]
+    return rows_at(
+        *seconds,
+        k=[["a", "b", None][i % 3] for i in range(n)],
+        v=[None if i % 11 == 3 else i % 17 - 8 for i in range(n)],
+        d=[[0.0, -0.0, 1.5, float("nan"), -2.25, None][i % 6] for i in range(n)],
+    )
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        OracleWindow("TUMBLE", 10 * MINUTE_US, offset_us=-3 * MINUTE_US),
+        OracleWindow("HOP", 60 * MINUTE_US, MINUTE_US),
+        OracleWindow("HOP", 5 * MINUTE_US, 2 * MINUTE_US, MINUTE_US),
+        OracleWindow("HOP", 2 * MINUTE_US, 5 * MINUTE_US),
+        OracleWindow("CUMULATE", 12 * MINUTE_US, 3 * MINUTE_US, MINUTE_US),
+    ],
+    ids=str,
+)
+def test_windows_have_the_rows_of_brute_force(there: Engine, window: OracleWindow) -> None:
+    aggregates = ["COUNT(*)", "SUM(v)", "MIN(v)", "MAX(v)", "COUNT(DISTINCT v)"]
+    items = ", ".join(f"{text} AS a{i}" for i, text in enumerate(aggregates))
+    query = (
+        f"SELECT k, window_start, window_end, {items} "
+        f"FROM {window.call.replace('TABLE data', 'TABLE t')} GROUP BY k, window_start, window_end"
+    )
+    t = values()
+    rows = [
+        (k, (start - EPOCH) // MICROSECOND, (end - EPOCH) // MICROSECOND, *results)
+        for k, start, end, *results in rows_there(there, query, t)
+    ]
+    same_rows(rows, expected(t, window, ["k"], aggregates))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT k, MIN(d) AS l, MAX(d) AS h, COUNT(DISTINCT d) AS c FROM {HOP} "
+        "GROUP BY k, window_start, window_end",
+        "SELECT k, window_start, window_end, COUNT(*) AS n, SUM(v) AS s FROM TABLE(SESSION(TABLE t "
+        "PARTITION BY k, DESCRIPTOR(ts), INTERVAL '2' MINUTES)) GROUP BY k, window_start, window_end",
+        "SELECT d, COUNT(*) AS n FROM t GROUP BY d",
+        "SELECT k, window_end, n, rn FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, "
+        "window_end ORDER BY n DESC, k) AS rn FROM (SELECT k, window_start, window_end, COUNT(*) AS "
+        f"n FROM {HOP} GROUP BY k, window_start, window_end)) WHERE rn <= 2",
+        "SELECT k, d, v, rk FROM (SELECT *, RANK() OVER (PARTITION BY window_start, window_end "
+        f"ORDER BY d DESC) AS rk FROM {HOP}) WHERE rk <= 2",
+        "SELECT l.k AS k, r.k AS o, l.window_end AS e, l.n AS n, r.n AS m FROM (SELECT k, "
+        f"window_start, window_end, COUNT(*) AS n FROM {HOP} WHERE v > 0 GROUP BY k, window_start, "
+        "window_end) AS l FULL JOIN (SELECT k, window_start, window_end, COUNT(*) AS n FROM "
+        f"{HOP} WHERE v < 0 GROUP BY k, window_start, window_end) AS r ON l.window_start = "
+        "r.window_start AND l.window_end = r.window_end AND l.k = r.k",
+        "SELECT l.k AS k, l.v AS v, l.window_end AS e FROM (SELECT * FROM TABLE(TUMBLE(TABLE t, "
+        "DESCRIPTOR(ts), INTERVAL '1' HOUR))) AS l WHERE NOT EXISTS (SELECT 1 FROM (SELECT * FROM "
+        "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR))) AS r WHERE l.window_start = "
+        "r.window_start AND l.window_end = r.window_end AND l.k = r.k AND l.d = r.d AND l.v < r.v)",
+        "SELECT k, v, COUNT(*) AS n, GROUPING(k) AS g FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), "
+        "INTERVAL '1' HOUR)) GROUP BY window_start, window_end, ROLLUP (k, v)",
+        "SELECT window_start, window_end, COUNT(*) AS n FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), "
+        "INTERVAL '1' MONTH, INTERVAL '3' MONTH)) GROUP BY window_start, window_end",
+        "SELECT AVG(v) AS a, AVG(d) AS b, SUM(v) AS s, COUNT(*) AS n FROM t WHERE v > 100",
+    ],
+    ids=[
+        *("nan", "session", "keys", "top", "rank", "join", "anti join", "sets", "months", "none"),
+    ],
+)
+def test_a_query_has_the_rows_of_this_process(there: Engine, query: str) -> None:
+    t = values(120)
+    rows = rows_there(there, query, t)
+    assert is_same(sorted(rows, key=repr), sorted(rows_here(query, t), key=repr))
+    assert rows
+
+
+def test_nulls_come_first_and_nan_is_the_greatest_number(there: Engine) -> None:
+    t = rows_at(*range(5), v=list(range(5)), d=[float("nan"), 1.5, None, float("-inf"), -0.0])
+    for order, wanted in (("", [2, 3, 4, 1, 0]), ("DESC", [0, 1, 4, 3, 2])):
+        query = f"SELECT v FROM t ORDER BY d {order}"
+        assert [v for (v,) in rows_there(there, query, t)] == wanted
+
+
+@pytest.mark.parametrize(
+    "query", ["SELECT SUM({}) AS s FROM t", f"SELECT SUM({{}}) AS s FROM {HOP}"]
+)
+@pytest.mark.parametrize(
+    ("sum_", "columns"),
+    [
+        ("v", {"v": [2**62, 2**62]}),
+        ("v + v", {"v": [2**62, 1]}),
+        ("v * v", {"v": [2**32, 1]}),
+        ("i + i", {"i": [2**30, 1]}),
+        ("-v", {"v": [-(2**63), 1]}),
+        ("ABS(v)", {"v": [-(2**63), 1]}),
+        ("v / i", {"v": [1, 1], "i": [1, 0]}),
+        ("v % i", {"v": [1, 1], "i": [1, 0]}),
+        ("v DIV i", {"v": [1, 1], "i": [1, 0]}),
+        ("CAST(v AS INT)", {"v": [1, 2**31]}),
+        ("CAST(d AS BIGINT)", {"d": [1e19, 1.0]}),
+    ],
+    ids=str,
+)
+def test_overflow_and_division_by_zero_are_errors(
+    there: Engine, query: str, sum_: str, columns: dict[str, list[float]]
+) -> None:
+    if "HOP" in query:
+        query += " GROUP BY window_start, window_end"
+    text = sqlwin.compile(query.format(sum_), there.name, schema=SCHEMA)
+    with pytest.raises(
+        Exception, match=r"(?i)overflow|range|convert|cast|divide|division|zero|large"
+    ):
+        there.run(text, {"t": rows_at(0, 1, **columns)})
+
+
+def test_a_sum_of_slices_that_overflows_is_an_error(there: Engine) -> None:
+    query = f"SELECT SUM(v) AS s FROM {HOP} GROUP BY window_start, window_end"
+    with pytest.raises(Exception, match=r"(?i)range|convert|large"):
+        rows_there(there, query, rows_at(0, 60, v=[2**62, 2**62]))
+
+
+def test_averages_of_decimals_are_rounded_half_up(there: Engine) -> None:
+    p = [
+        Decimal("0.01"),
+        Decimal("0.02"),
+        Decimal("0.02"),
+        Decimal("-0.01"),
+        Decimal("-0.02"),
+        None,
+    ]
+    t = rows_at(*range(6), k=["a", "a", "a", "b", "b", "c"], p=p)
+    t = pa.concat_tables([t] * 3)
+    query = "SELECT k, AVG(p) AS a, SUM(p) AS s, COUNT(p) AS n FROM t GROUP BY k"
+    rows = sorted(rows_there(there, query, t))
+    assert rows == sorted(rows_here(query, t))
+    assert rows[0] == ("a", Decimal("0.016667"), Decimal("0.15"), 9)
+
+
+@pytest.mark.long
+def test_scalars_have_the_values_and_types_of_this_process(there: Engine, tmp_path: Path) -> None:
+    t = scalar_rows()
+    t = t.filter(pa.array([there.can_store([t.slice(i, 1)]) for i in range(t.num_rows)]))
+    assert t.num_rows > 300
+    items, n_refused = [], 0
+    for text in EXPRESSIONS:
+        try:
+            sqlwin.compile(f"SELECT {text} AS c FROM t", there.name, schema=SCHEMA)
+        except sqlwin.SqlwinError:
+            n_refused += 1
+        else:
+            items.append(text)
+    query = f"SELECT {', '.join(f'{text} AS c{i}' for i, text in enumerate(items))} FROM t"
+    pq.write_table(t, tmp_path / "t.parquet")
+    with Session(unstarted_spark(), settings={}) as session:
+        session.execute(
+            "CREATE TABLE t WITH ('connector' = 'filesystem', 'format' = 'parquet', "
+            f"'path' = '{tmp_path}/t.parquet')"
+        )
+        here = session.execute(query)[0].to_arrow()
+    rows = there.run(sqlwin.compile(query, there.name, schema=SCHEMA), {"t": t})
+    wrong = [
+        (text, here.field(name).type, rows.field(name).type)
+        for name, text in zip(here.schema.names, items, strict=True)
+        if here.field(name).type != rows.field(name).type
+        or not is_same(here.column(name).to_pylist(), rows.column(name).to_pylist())
+    ]
+    assert not wrong, wrong
+    assert n_refused == REFUSED_SCALARS[there.name]
+
+
+REFUSED_SCALARS = {"datafusion": 0}
+
+
+def test_a_nan_with_a_sign_is_a_nan() -> None:
+    # an infinity minus itself is such a NaN, which sorts before all numbers in Arrow
+    there = engine("datafusion")
+    t = rows_at(0, 1, 2, d=[float("nan"), -float("nan"), 1.5])
+    query = "SELECT MAX(d) AS h, MIN(d) AS l, COUNT(DISTINCT d) AS c, COUNT_IF(d > 2e0) AS n FROM t"
+    assert str(rows_there(there, query, t)) == "[(nan, 1.5, 2, 2)]"
+
+
+def test_datafusion_reads_the_table_once() -> None:
+    there = engine("datafusion")
+    query = f"SELECT k, SUM(v) AS s, COUNT(DISTINCT i) AS c FROM {HOP} GROUP BY k, window_end, window_start"
+    text = sqlwin.compile(query, there.name, schema=SCHEMA)
+    plans = there.run(f"EXPLAIN {text}", {"t": rows_at(0)}).column("plan").to_pylist()
+    assert [plan.count("DataSourceExec") + plan.count("TableScan: t") for plan in plans] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT UPPER(k) AS u FROM t", "the case of letters"),
+        (f"SELECT COUNT(*) AS n FROM {HOP} GROUP BY window_start, window_end FILL (n = 0)", "FILL"),
+        ("SELECT CAST(k AS INT) AS i FROM t", "CAST"),
+    ],
+)
+def test_other_constructs_are_refused_with_the_reason(
+    there: Engine, query: str, message: str
+) -> None:
+    with pytest.raises(sqlwin.SqlwinError, match="cannot compile the query") as caught:
+        sqlwin.compile(query, there.name, schema=SCHEMA)
+    assert message in caught.value.message
+
+
+def test_casts_that_datafusion_leaves_out_of_names_are_refused() -> None:
+    query = "SELECT MAX(v) AS a, MAX(CAST(v AS INT)) AS b FROM t"
+    with pytest.raises(sqlwin.SqlwinError, match="differ only in a cast"):
+        sqlwin.compile(query, "datafusion", schema=SCHEMA)
