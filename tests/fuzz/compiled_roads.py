@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from planner.lowering.sql.targets import DuckDbTarget
 from runtime.errors import SqlwinError
 from runtime.spark.versions.frames import to_arrow
 from sqlwin.statements.parse import parse_statement
@@ -31,6 +32,12 @@ KNOWN_REASONS = re.compile(
     r"|times outside the years of the engine|SUM_DISTINCT is not merged from slices on DataFusion"
 )
 _ZONE = re.compile(r"the time zone \S+,")
+
+
+class BlocksOnDuckDb(DuckDbTarget):
+    """DuckDB that merges windows of HOP from blocks, as Spark does."""
+
+    has_fast_frames = False
 
 
 class CompiledRoads(Roads):

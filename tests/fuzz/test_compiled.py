@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,16 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from planner.lowering.sql.targets import TARGETS
 from tests.engines import ENGINES, Engine, Run, engine
 from tests.fuzz.choices import Choices
-from tests.fuzz.compiled_roads import KNOWN_REASONS, CompiledRoads, run_on_duckdb, run_on_spark
+from tests.fuzz.compiled_roads import (
+    KNOWN_REASONS,
+    BlocksOnDuckDb,
+    CompiledRoads,
+    run_on_duckdb,
+    run_on_spark,
+)
 from tests.fuzz.queries import Input, RandomQuery
 from tests.postgres import server
 from tests.postgres_rows import can_store, run_on_postgres
@@ -185,3 +193,22 @@ def test_a_fault_planted_for_an_engine_is_found(
     roads.n_shrinks = 0
     faults = (roads.check(seed) or "" for seed in range(60))
     assert any(f"{name}: missing" in fault for fault in faults)
+
+
+def run_counting_blocks(
+    text: str, tables: Mapping[str, pa.Table], counts: Counter[str]
+) -> pa.Table:
+    counts["blocks"] += "halves_of_windows" in text
+    return run_on_duckdb(text, tables)
+
+
+@pytest.mark.parametrize(
+    "seeds", [(0, 1), pytest.param(range(800_000, 800_200), marks=pytest.mark.long)], ids=str
+)
+def test_windows_of_blocks_have_the_rows_of_their_definition(
+    seeds: Sequence[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TARGETS, "duckdb", BlocksOnDuckDb())
+    counts: Counter[str] = Counter()
+    check(CompiledRoads(tmp_path, "duckdb", partial(run_counting_blocks, counts=counts)), seeds)
+    assert counts["blocks"] > len(seeds) // 50

@@ -94,13 +94,11 @@ def union_all(queries: Sequence[exp.Query]) -> exp.Query:
 def over(
     function: exp.Expr,
     partition: Sequence[exp.Expr],
-    order: exp.Expr | None = None,
+    order: Sequence[exp.Expr] = (),
     frame: exp.WindowSpec | None = None,
 ) -> exp.Expr:
-    """Build a window function."""
-    ordered = None
-    if order is not None:
-        ordered = exp.Order(expressions=[exp.Ordered(this=order.copy())])
+    """Build a window function, which orders by columns without NULLs."""
+    ordered = exp.Order(expressions=[part.copy() for part in order]) if order else None
     return exp.Window(
         this=function.copy(),
         partition_by=[part.copy() for part in partition],

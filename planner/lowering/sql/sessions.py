@@ -40,7 +40,7 @@ def number_sessions(
         end=number(1),
         end_side="PRECEDING",
     )
-    reached = over(call("MAX", last), partition, first, before)
+    reached = over(call("MAX", last), partition, [first], before)
     is_near = binary(exp.LTE, binary(exp.Sub, first, reached), gap_us)
     starts = ctes.named(case([(is_near, number(0))], number(1)), _STARTS)
     marked = ctes.add(
@@ -49,7 +49,7 @@ def number_sessions(
         "starts is 1 where more than the gap has passed without a row",
     )
     # rows with equal times are peers, so they get one number
-    total = over(call("SUM", ctes.names.column(_STARTS)), partition, first)
+    total = over(call("SUM", ctes.names.column(_STARTS)), partition, [first])
     return ctes.add("sessions", select([*kept, first, last, ctes.named(total, SESSION)], marked))
 
 

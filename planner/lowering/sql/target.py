@@ -50,6 +50,9 @@ class Target(ABC):
     has_int_literals: ClassVar[bool] = True
     """Whether the type of a small whole number is INT."""
 
+    least_overlap: ClassVar[int] = 2
+    """Windows per slice from which frames cost less than copies of slices."""
+
     def floor_mod(self, value: exp.Expr, divisor: int) -> exp.Expr:
         """Return the remainder of a BIGINT, from 0 to below the divisor."""
         below = binary(exp.Mod, value, divisor)
@@ -156,6 +159,10 @@ class Target(ABC):
     def typed(self, result: exp.Expr, type_: str) -> exp.Expr:
         """Return a result of MIN, MAX, CASE or a function with the digits of its DECIMAL type."""
         return result
+
+    def can_add(self, type_: str) -> bool:
+        """Return whether `+` of two sums of a type is exact, or fails."""
+        return True
 
     def check(self, query: exp.Query) -> None:
         """Check a finished query.

@@ -11,7 +11,7 @@ from planner.lowering.sql.engines.months import days_and_months
 from planner.lowering.sql.engines.postgres import PostgresTarget
 from planner.lowering.sql.target import Target
 from planner.lowering.sql.text import binary, call, case, cast, decimal, number
-from planner.scalars.decimals import MAX_DECIMAL_DIGITS
+from planner.scalars.decimals import MAX_DECIMAL_DIGITS, decimal_digits, decimal_result
 
 _EPOCH = exp.Cast(
     this=exp.Literal.string("1970-01-01 00:00:00"), to=exp.DataType(this=exp.DType.TIMESTAMPNTZ)
@@ -89,6 +89,7 @@ class SparkTarget(Target):
     name = "spark"
     title = "Spark"
     has_fast_frames = False
+    least_overlap = 10
 
     def floor_mod(self, value: exp.Expr, divisor: int) -> exp.Expr:
         return call("PMOD", value, divisor)
@@ -129,6 +130,13 @@ class SparkTarget(Target):
 
     def fail(self, message: str) -> exp.Expr:
         return call("RAISE_ERROR", message)
+
+    def can_add(self, type_: str) -> bool:
+        digits = decimal_digits(type_)
+        if digits is None:
+            return True
+        of_sum = decimal_digits(decimal_result("+", type_, type_))
+        return of_sum is not None and of_sum[1] == digits[1]
 
     def checked_sum(self, total: exp.Expr, type_: str) -> exp.Expr:
         # SUM of integers is BIGINT, and fails on overflow

@@ -9,30 +9,27 @@ from sqlglot import exp
 from planner.lowering.sql.assigners import ARGUMENT, on_target
 from planner.lowering.sql.column_types import types_of_partial
 from planner.lowering.sql.expressions import TargetExpressions
+from planner.lowering.sql.frames import FrameWriter, reason_against_frames
 from planner.lowering.sql.partials import (
     MergedColumn,
     averages,
     merge_of,
     partial_of_rows,
-    total_of,
 )
 from planner.lowering.sql.refusals import refuse_part
-from planner.lowering.sql.relations import Ctes, Source, over, select, union_all
+from planner.lowering.sql.relations import Ctes, Source, select, union_all
 from planner.lowering.sql.sessions import SESSION, number_sessions, spans_of_sessions
-from planner.lowering.sql.text import all_of, binary, call, case, cast, not_null, number
+from planner.lowering.sql.text import all_of, binary, call, cast, not_null, number
 from planner.nodes.aggregate_plans import END, SLICE_END, START
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.rows import RowLocalStep, RowScan, grouping_sets, local_rows
-from runtime.spec.aggregates import Merge, MergeOp
 from runtime.windows import Window
 from runtime.windows.base import BaseAligned
 from runtime.windows.times import FIRST_TIME, LAST_TIME, WINDOW_TIME_LAG_US
 
 # Columns of slices
-_SLICE, _NEXT = SLICE_END, "$next_slice_us"
+_SLICE = SLICE_END
 _WINDOWS = "windows"
-# Window of window functions
-_FRAME = exp.to_identifier("last_slices")
 
 
 class WindowWriter:
@@ -158,11 +155,12 @@ class WindowWriter:
             items = [*keys, ends, *(self.ctes.named(m.of_one, m.name) for m in merges)]
             query = select(items, slices)
             comment = "a window is one slice"
-        elif self._can_slide(window):
-            query = self._sliding(window, slices)
-            comment = f"a window is a slice and up to {window.slices_per_window - 1} before it"
+        elif not (reason := self._reason_against_frames(window)):
+            accumulators = self.aggregation.accumulators
+            frames = FrameWriter(self.ctes, window, self.keys, accumulators, self.types)
+            query, comment = frames.write(slices)
         else:
-            below = self._copies(window, slices)
+            below = self._copies(window, slices, reason)
             items = [*keys, end, *(self.ctes.named(m.of_slices, m.name) for m in merges)]
             query = select(items, below, n_keys=len(keys) + 1)
             comment = "slices merged into the windows that end at end_us"
@@ -170,85 +168,20 @@ class WindowWriter:
         start = on_target(window.assigner().window_start_sql(ARGUMENT), end, self.ctes.target)
         return self._source(table, start)
 
-    def _copies(self, window: BaseAligned, slices: exp.Table) -> exp.Table:
+    def _reason_against_frames(self, window: BaseAligned) -> str:
+        if grouping_sets(self.node) is not None:
+            return "grouping sets repeat slices"
+        accumulators = self.aggregation.accumulators
+        return reason_against_frames(window, accumulators, self.types, self.ctes.target)
+
+    def _copies(self, window: BaseAligned, slices: exp.Table, reason: str) -> exp.Table:
         """Add each slice once per window that contains it."""
         last_us = binary(exp.Sub, self.ctes.names.column(_SLICE), 1)
         ends = on_target(window.assigner().window_ends_sql(ARGUMENT), last_us, self.ctes.target)
         copy = self.ctes.named(self.ctes.target.unnest(ends), END)
         items = [*self.ctes.items(*self.keys), copy, *self.ctes.items(*self._partial_columns())]
-        return self.ctes.add(
-            "slices_of_windows", select(items, slices), "each slice once per window that has it"
-        )
-
-    def _can_slide(self, window: BaseAligned) -> bool:
-        """Return whether windows are runs of slices, which a frame over rows can merge."""
-        length, width = window.length, window.slice_width_us
-        is_run = (
-            not window.is_calendar
-            and window.has_even_slices
-            and window.constant_stride_us == width
-            and length is not None
-            and length.us == window.slices_per_window * width
-        )
-        merges = all(
-            isinstance(part, Merge)
-            and self.ctes.target.can_slide(part.op, self.types[part.columns[0]])
-            for part in self.aggregation.accumulators
-        )
-        has_sets = grouping_sets(self.node) is not None
-        return is_run and merges and not has_sets and self.ctes.target.has_fast_frames
-
-    def _sliding(self, window: BaseAligned, slices: exp.Table) -> exp.Select:
-        """Merge windows with one frame over a row for each window that has rows.
-
-        The windows without rows between two of a key are at least as many as a window has slices,
-        unless both have a slice in common. So a frame of as many rows as a window has slices
-        reaches no slice before the window.
-        """
-        names, width = self.ctes.names, window.slice_width_us
-        size = window.slices_per_window * width
-        slice_end = names.column(_SLICE)
-        keys = self.ctes.items(*self.keys)
-        partials = self._partial_columns()
-        after = call("LEAD", slice_end)
-        lead = over(after, keys, slice_end)
-        with_next = select(
-            [*keys, slice_end, self.ctes.named(lead, _NEXT), *self.ctes.items(*partials)], slices
-        )
-        following = self.ctes.add("slices_and_next", with_next)
-        past = binary(exp.Add, slice_end, size)
-        until = call("LEAST", call("COALESCE", names.column(_NEXT), past), past)
-        ends = self.ctes.target.unnest(self.ctes.target.series_before(slice_end, until, width))
-        own = [*keys, slice_end, self.ctes.named(ends, END), *self.ctes.items(*partials)]
-        rows = self.ctes.add(
-            "ends_of_windows",
-            select(own, following),
-            "the ends of all windows with rows, each once, after the slice that ends last",
-        )
-        end = names.column(END)
-        is_own = binary(exp.EQ, end, slice_end)
-        frame = exp.WindowSpec(
-            kind="ROWS",
-            start=number(window.slices_per_window - 1),
-            start_side="PRECEDING",
-            end="CURRENT ROW",
-        )
-        merged = []
-        for part in self.aggregation.accumulators:
-            assert isinstance(part, Merge)
-            (name,) = part.columns
-            value, type_ = case([(is_own, names.column(name))]), self.types[name]
-            if part.op in (MergeOp.COUNT, MergeOp.SUM):
-                added = total_of(part.op, value, type_, self.ctes.target)
-                total = exp.Window(this=added, alias=_FRAME.copy())
-                moving = self.ctes.target.checked_sum(total, type_)
-            else:
-                found = self.ctes.target.merge(part.op, value, type_)
-                moving = self.ctes.target.typed(exp.Window(this=found, alias=_FRAME.copy()), type_)
-            merged.append(self.ctes.named(moving, name))
-        query = select([*keys, end, *merged], rows)
-        query.set("windows", [over(_FRAME, keys, end, frame)])
-        return query
+        comment = f"each slice once per window that has it, because {reason}"
+        return self.ctes.add("slices_of_windows", select(items, slices), comment)
 
     def _sessions(self) -> Source:
         """Merge pieces of sessions.

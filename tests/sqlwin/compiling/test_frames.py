@@ -1,0 +1,188 @@
+"""Windows merged by frames: random rows against brute force, and the choice of frames or copies."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import duckdb
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import sqlwin
+from planner.lowering.sql.targets import TARGETS, DuckDbTarget
+from tests.fuzz.compiled_roads import BlocksOnDuckDb
+from tests.oracle import MINUTE_US, OracleWindow, expected, same_rows
+
+SCHEMA = (
+    "CREATE TABLE data (ts TIMESTAMP(6), k STRING, v BIGINT, i INT, d DOUBLE, b BOOLEAN, "
+    "p DECIMAL(10, 2), wide DECIMAL(30, 10));"
+)
+EPOCH = datetime.fromisoformat("1970-01-01")
+AGGREGATES = [
+    "COUNT(*)",
+    "COUNT(v)",
+    "SUM(v)",
+    "MIN(v)",
+    "MAX(d)",
+    "SUM(d) FILTER (WHERE b)",
+    "BIT_AND(i)",
+    "BIT_OR(i)",
+    "BIT_XOR(i)",
+    "BOOL_AND(b)",
+    "SUM(p)",
+]
+BLOCKS, MOVING = BlocksOnDuckDb(), DuckDbTarget()
+
+
+def random_data(draw: random.Random) -> tuple[pa.Table, OracleWindow]:
+    """Return rows in bursts, with gaps shorter and longer than a window, and the window."""
+    step = MINUTE_US * draw.choice([1, 3])
+    size = step * draw.choice([2, 3, 5, 7, 30])
+    kind = draw.choice(["HOP", "HOP", "CUMULATE"])
+    window = OracleWindow(kind, size, step, draw.choice([0, MINUTE_US, -5 * MINUTE_US]))
+    time, rows = draw.randrange(-10, 10) * size, []
+    for _ in range(draw.randrange(1, 60)):
+        time += draw.choice([0, step // 2, step, size - step, size, size + step, 3 * size])
+        number = draw.randrange(-9, 9)
+        rows.append(
+            {
+                "ts": EPOCH + timedelta(microseconds=time + draw.choice([0, 1, -1])),
+                "k": draw.choice(["a", "b", None]),
+                "v": draw.choice([number, None]),
+                "i": number & 7,
+                "d": number / 4,
+                "b": draw.choice([True, False, None]),
+                "p": number,
+            }
+        )
+    types = [pa.timestamp("us"), pa.string(), pa.int64(), pa.int32(), pa.float64(), pa.bool_()]
+    names = ["ts", "k", "v", "i", "d", "b", "p"]
+    fields = [*zip(names, [*types, pa.decimal128(10, 2)], strict=True)]
+    return pa.Table.from_pylist(rows, schema=pa.schema(fields)), window
+
+
+def query_of(window: OracleWindow, *aggregates: str) -> str:
+    items = "".join(f", {text} AS a{n}" for n, text in enumerate(aggregates))
+    return (
+        f"SELECT k, window_start, window_end{items} FROM {window.call} "
+        "GROUP BY k, window_start, window_end"
+    )
+
+
+def check(
+    draw: random.Random,
+    run: Callable[[str, pa.Table], pa.Table],
+    dialect: str = "duckdb",
+    change: Callable[[str], str] = str,
+) -> None:
+    """Compare the rows of a text with brute force.
+
+    Raises:
+        AssertionError: They differ.
+    """
+    data, window = random_data(draw)
+    text = change(sqlwin.compile(query_of(window, *AGGREGATES), dialect, schema=SCHEMA))
+    rows = [
+        (k, *((time - EPOCH) // timedelta(microseconds=1) for time in bounds), *results)
+        for k, *bounds, results in (
+            (row.pop("k"), row.pop("window_start"), row.pop("window_end"), tuple(row.values()))
+            for row in run(text, data).to_pylist()
+        )
+    ]
+    same_rows(rows, expected(data, window, ["k"], AGGREGATES))
+
+
+def run_on_duckdb(text: str, data: pa.Table) -> pa.Table:
+    with duckdb.connect() as connection:
+        connection.register("data", data)
+        return connection.sql(text).to_arrow_table()
+
+
+@pytest.mark.parametrize("target", [BLOCKS, MOVING], ids=["blocks", "moving"])
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 30), marks=pytest.mark.long)])
+def test_frames_have_the_rows_of_brute_force(
+    seeds: range, target: DuckDbTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TARGETS, "duckdb", target)
+    for seed in seeds:
+        check(random.Random(seed), run_on_duckdb)
+
+
+def shorter_blocks(text: str) -> str:
+    """Return a text whose blocks have one window fewer, if windows slide by a minute."""
+    return re.sub(
+        r"(.*) AS block_us",
+        lambda line: re.sub(r"% (\d+)", rf"% (\1 - {MINUTE_US})", line[1]) + " AS block_us",
+        text,
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        shorter_blocks,
+        lambda text: re.sub(r"LAG\((\w+_after), (\d+)\)", r"LAG(\1, \2 - 1)", text),
+        lambda text: text.replace("PRECEDING AND 1 PRECEDING", "PRECEDING AND CURRENT ROW"),
+        lambda text: re.sub(r"previous_slice_us < (\d+)", r"previous_slice_us < 1\1", text),
+    ],
+    ids=["block", "lag", "later slices", "run"],
+)
+def test_a_planted_fault_in_blocks_is_found(
+    change: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TARGETS, "duckdb", BLOCKS)
+    with pytest.raises(AssertionError):
+        for seed in range(40):
+            check(random.Random(seed), run_on_duckdb, change=change)
+
+
+@pytest.mark.long
+def test_frames_have_the_rows_of_brute_force_on_spark(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(text: str, data: pa.Table) -> pa.Table:
+        spark.createDataFrame(data).createOrReplaceTempView("data")
+        try:
+            return spark.sql(text).toArrow()
+        finally:
+            spark.catalog.dropTempView("data")
+
+    monkeypatch.setattr(type(TARGETS["spark"]), "least_overlap", 2)
+    for seed in range(2):
+        check(random.Random(seed), run, "spark")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "minutes", "aggregate", "reason"),
+    [
+        ("spark", "'1' MINUTE, INTERVAL '1' HOUR", "SUM(v)", None),
+        ("spark", "'1' MINUTE, INTERVAL '1' HOUR", "SUM(p)", None),
+        ("spark", "'1' MINUTE, INTERVAL '1' HOUR", "MAX(wide)", None),
+        ("spark", "'15' MINUTE, INTERVAL '1' HOUR", "SUM(v)", "frames cost more for 4 windows"),
+        ("spark", "'1' MINUTE, INTERVAL '1' HOUR", "COUNT(DISTINCT v)", "no frame merges COUNT_"),
+        ("spark", "'1' MINUTE, INTERVAL '1' HOUR", "SUM(wide)", "a sum of two DECIMAL(38,10)"),
+        ("duckdb", "'15' MINUTE, INTERVAL '1' HOUR", "SUM(wide)", None),
+        ("duckdb", "'14' MINUTE, INTERVAL '1' HOUR", "SUM(v)", "slices differ in length"),
+        ("duckdb", "'1' MONTH, INTERVAL '1' YEAR", "SUM(v)", "months differ in length"),
+    ],
+)
+def test_a_text_copies_slices_for_a_reason(
+    dialect: str, minutes: str, aggregate: str, reason: str | None
+) -> None:
+    text = sqlwin.compile(
+        f"SELECT {aggregate} AS a FROM TABLE(HOP(TABLE data, DESCRIPTOR(ts), INTERVAL {minutes})) "
+        "GROUP BY window_start, window_end",
+        dialect,
+        schema=SCHEMA,
+    )
+    if reason is None:
+        assert "slices_of_windows" not in text
+        assert " OVER " in text
+    else:
+        assert (
+            f"slices_of_windows /* each slice once per window that has it, because {reason}" in text
+        )
