@@ -203,7 +203,7 @@ def run_counting_blocks(
 
 
 @pytest.mark.parametrize(
-    "seeds", [(0, 1), pytest.param(range(800_000, 800_200), marks=pytest.mark.long)], ids=str
+    "seeds", [(0, 1), pytest.param(range(800_000, 800_050), marks=pytest.mark.long)], ids=str
 )
 def test_windows_of_blocks_have_the_rows_of_their_definition(
     seeds: Sequence[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -211,4 +211,4 @@ def test_windows_of_blocks_have_the_rows_of_their_definition(
     monkeypatch.setitem(TARGETS, "duckdb", BlocksOnDuckDb())
     counts: Counter[str] = Counter()
     check(CompiledRoads(tmp_path, "duckdb", partial(run_counting_blocks, counts=counts)), seeds)
-    assert counts["blocks"] > len(seeds) // 50
+    assert counts["blocks"]
