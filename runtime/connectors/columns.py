@@ -31,7 +31,6 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from runtime.connectors.declarations import DECIMAL, TEXT
 from runtime.errors import CatalogError, nearest
 from runtime.names import quote_name
 from runtime.shown_types import shown_type
@@ -45,22 +44,20 @@ _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 # Types whose values a double represents exactly
 _EXACT_IN_DOUBLE = (ByteType, ShortType, IntegerType, FloatType)
 _EXACT_IN_FLOAT = (ByteType, ShortType)
-# Types known without asking Java, as in `runtime.connectors.declarations`
+# Types by Spark's names, see `TableColumn.common_type`
 _BY_NAME: dict[str, DataType] = {
-    "BOOLEAN": BooleanType(),
-    "TINYINT": ByteType(),
-    "SMALLINT": ShortType(),
-    "INT": IntegerType(),
-    "INTEGER": IntegerType(),
-    "BIGINT": LongType(),
-    "FLOAT": FloatType(),
-    "DOUBLE": DoubleType(),
-    "STRING": StringType(),
-    "BINARY": BinaryType(),
-    "DATE": DateType(),
-    "TIMESTAMP": TimestampType(),
-    "TIMESTAMP_NTZ": TimestampNTZType(),
-    "TIMESTAMP_LTZ": TimestampType(),
+    "boolean": BooleanType(),
+    "tinyint": ByteType(),
+    "smallint": ShortType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "string": StringType(),
+    "binary": BinaryType(),
+    "date": DateType(),
+    "timestamp": TimestampType(),
+    "timestamp_ntz": TimestampNTZType(),
 }
 # Extra column of text files that holds a broken record
 BROKEN_RECORD = "_sqlwin_broken_record"
@@ -77,8 +74,10 @@ def declared_type(spec: TableSpec, column: TableColumn) -> DataType:
     Raises:
         CatalogError: The type is not one of Spark's.
     """
-    if (common := _type_by_name(column.type or "")) is not None:
-        return common
+    if (common := column.common_type) is not None:
+        if common.startswith("decimal"):
+            return DecimalType(*map(int, common[len("decimal(") : -1].split(",")))
+        return _BY_NAME[common]
     try:
         parsed = type_from_ddl(column.type or "")
     except PySparkException as error:
@@ -87,13 +86,6 @@ def declared_type(spec: TableSpec, column: TableColumn) -> DataType:
             subjects=(column.name, spec.name),
         ) from error
     return StringType() if isinstance(parsed, (CharType, VarcharType)) else parsed
-
-
-def _type_by_name(type_: str) -> DataType | None:
-    text = type_.upper()
-    if (decimal := DECIMAL.fullmatch(text)) is not None:
-        return DecimalType(int(decimal[1]), int(decimal[2] or 0))
-    return StringType() if TEXT.fullmatch(text) else _BY_NAME.get(text)
 
 
 def declared_schema(spec: TableSpec, columns: Sequence[TableColumn]) -> StructType:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
-from runtime.connectors.declarations import check_columns, is_known_type
+from runtime.connectors.declarations import check_columns
 from runtime.errors import CatalogError, SetupError, SqlwinError
 from runtime.frames.arrow_rows import BatchRows
 from runtime.options.checks import check_options, check_stream_options
@@ -154,7 +154,7 @@ class Table:
     @property
     def knows_types(self) -> bool:
         """Whether the declared types are known without asking Java."""
-        return all(map(is_known_type, self.spec.physical_columns))
+        return all(c.type is None or c.common_type for c in self.spec.physical_columns)
 
     def stored_columns(self) -> tuple[TableColumn, ...] | None:
         """Return the columns that the table has in its store and CREATE TABLE fixes, or None.

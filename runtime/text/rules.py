@@ -5,7 +5,6 @@ Imports no PySpark.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from runtime.detection.dialect import Dialect
@@ -38,13 +37,15 @@ class TextRules:
         spec: Table specification.
         format: `csv`, `json`, or a format whose files type their columns.
         options: Options of Spark's reader.
-        type_of: Returns Spark's name of a column's type.
     """
 
     spec: TableSpec
     format: str
     options: dict[str, str]
-    type_of: Callable[[TableColumn], str]
+
+    def type_of(self, column: TableColumn) -> str:
+        """Return Spark's name of a column's type, or the declared type if only Spark knows it."""
+        return column.common_type or column.type or ""
 
     @property
     def refuses(self) -> bool:

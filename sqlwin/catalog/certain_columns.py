@@ -12,7 +12,6 @@ from sqlglot import exp
 
 from planner.catalog import Schema
 from planner.scalars.values import ColumnScope, require_no_aggregate
-from runtime.connectors.declarations import common_type
 from runtime.connectors.registry import open_table
 from runtime.files import is_local_path
 from runtime.options.checks import option_values
@@ -95,7 +94,7 @@ def _physical_columns(spec: TableSpec, resolve: Callable[[str], str]) -> Schema 
     """Return the columns of a table without computed ones. See `certain_columns`."""
     if any(column.metadata for column in spec.columns):
         return None
-    types = [common_type(column.type or "") for column in spec.columns]
+    types = [column.common_type for column in spec.columns]
     if None in types:
         return None
     declared = tuple(Column(c.name, t) for c, t in zip(spec.columns, types, strict=True) if t)

@@ -42,6 +42,10 @@ _SPARKS_OWN = (
 class TextReading(TextRules):
     """Rules for converting the columns of a text table, described to Spark."""
 
+    def type_of(self, column: TableColumn) -> str:
+        """Return Spark's name of a column's type."""
+        return column.common_type or declared_type(self.spec, column).simpleString()
+
     @property
     def records_field(self) -> str:
         """Field of a single JSON object that holds the records. Empty without such a field."""
@@ -146,9 +150,7 @@ def text_reading(spec: TableSpec, file_format: str, options: dict[str, str]) -> 
     """
     if not spec.columns:
         return None
-    text = TextReading(
-        spec, file_format, options, lambda column: declared_type(spec, column).simpleString()
-    )
+    text = TextReading(spec, file_format, options)
     names = {name.lower() for name, _ in spec.options}
     has_pattern = file_format == "text" and PATTERN in names
     if text.formats:

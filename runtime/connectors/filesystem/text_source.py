@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from runtime.connectors.declarations import common_type
 from runtime.connectors.filesystem.planning import PASSIVE_OPTIONS
 from runtime.detection.lines import SKIP_PREFIXES, prefixes_of
 from runtime.errors import ExecutionError
@@ -81,7 +80,7 @@ def text_source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column])
     columns = [column for column in columns if column.name.lower() not in partitions]
     files = _files(listing, in_names)
     file_format = format_of(values) or ""
-    rules = TextRules(spec, file_format, spark_options(spec, file_format), _spark_type)
+    rules = TextRules(spec, file_format, spark_options(spec, file_format))
     notation = rules.notation(settings_of(spark).get("spark.sql.session.timeZone"))
     broken = rules.record_message()
     if file_format == "json":
@@ -95,11 +94,14 @@ def text_source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column])
             return replace(described, key=keys[column.name.lower()], is_cast=is_cast)
 
         first, *_ = _stored_columns(spec)
-        checked = json_column(Column(first.name, _spark_type(first)))
+        checked = json_column(Column(first.name, rules.type_of(first)))
         read = tuple(map(json_column, columns))
         return TextSource(
             values["path"], files, read, None, notation, checked, in_names, broken=broken
         )
+    for stored in _stored_columns(spec):
+        if stored.common_type is None:
+            refuse(f"Spark reads {stored.name} as {shown_type(stored.type or '')}")
     records = _records(rules)
     fields = _field_names(spec, records, files, store)
     records = replace(records, n_fields=len(fields))
@@ -236,21 +238,11 @@ def _header(file: ScanFile, lines: Lines, records: CsvRecords) -> str | None:
 def _column(rules: TextRules, column: Column, place: int = 0) -> TextColumn:
     name = column.name.lower()
     declared = {c.name.lower(): c for c in rules.spec.physical_columns}.get(name)
-    if declared is None:
-        refuse(f"{column.name} is not stored in the files")
-    type_ = _spark_type(declared)
-    if type_ != column.type:
+    type_ = declared.common_type if declared is not None else None
+    if declared is None or type_ is None or type_ == "binary" or type_ != column.type:
         refuse(f"Spark reads {column.name} as {shown_type(column.type)}")
     pattern = rules.pattern(name, type_)
     if pattern and pattern not in TIME_UNITS and pattern_regex(pattern) is None:
         refuse(f"Spark reads times in the format {pattern!r}")
     misfit = rules.value_message(declared.name, type_, place)
     return TextColumn(column.name, type_, place, pattern=pattern, misfit=misfit)
-
-
-def _spark_type(column: TableColumn) -> str:
-    """Return Spark's name of a declared type."""
-    type_ = common_type(column.type or "")
-    if type_ is None or type_ == "binary":
-        refuse(f"Spark reads {column.name} as {shown_type((column.type or '').lower())}")
-    return type_

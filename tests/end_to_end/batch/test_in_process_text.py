@@ -379,6 +379,16 @@ def test_explain_names_the_json_option_that_needs_spark(
     assert place == f"on Spark: {reason}\n"
 
 
+def test_columns_that_only_spark_converts_need_spark_only_if_they_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"a": 1, "x": {"b": [2]}}\n{"x": 3, "a": null}\n')
+    session = without_spark()
+    create(session, tmp_path / "a.json", "a INT, x BYTES", "", "json")
+    (result,) = session.execute("SELECT a FROM t")
+    assert result.to_arrow().to_pylist() == [{"a": 1}, {"a": None}]
+    place = session.explain("SELECT a, x FROM t").partition("== Execution ==\n")[2]
+    assert place == "on Spark: Spark reads x as BYTES\n"
+
+
 def test_clean_files_have_the_rows_of_the_csv_module(tmp_path: Path) -> None:
     draw = random.Random(1)
     fields = ["", "a", 'say "hi"', "x,y", "é", " spaced ", "0", "None", '"']
