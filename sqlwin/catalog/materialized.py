@@ -11,13 +11,14 @@ from sqlglot import exp
 
 from planner.catalog import Schema
 from planner.sql.render import quote_string
-from runtime.errors import CatalogError, SqlwinError
+from runtime.errors import CatalogError, SetupError, SqlwinError
 from runtime.files import is_local_path
 from runtime.materialized.changes import changes, current_file
 from runtime.names import quote_name
 from runtime.records import from_text
 from runtime.redaction import MASKED, Mask
 from runtime.refusal import Refusal, refuse
+from runtime.spark.session import is_remote
 from runtime.spec.materialized import SliceFiles, SliceTable, inserted_rows
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.source import SplitTable
@@ -62,12 +63,29 @@ class Tables(Protocol):
         """Return the source of an Arrow scan. See `planner.catalog.Catalog`."""
 
 
+def refuse_remote_slices(spark: SparkSession) -> None:
+    """Refuse materialized tables over Spark Connect.
+
+    Their slices are computed by the Arrow scan, in tasks that load code of this process.
+
+    Raises:
+        SetupError: The session uses Spark Connect.
+    """
+    if is_remote(spark):
+        raise SetupError(
+            "materialized tables are not supported over Spark Connect",
+            hint="use master= (--master) instead of remote= (--remote)",
+        )
+
+
 def place_of_slices(spark: SparkSession, path: str) -> TablePlace:
     """Return the place of a materialized table's directory.
 
     Raises:
         CatalogError: The location cannot hold slices.
+        SetupError: The session uses Spark Connect.
     """
+    refuse_remote_slices(spark)
     # imported late because most sessions have no slices
     from runtime.lake.places import UnreadableError, place_of_path
 

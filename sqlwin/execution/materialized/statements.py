@@ -25,7 +25,7 @@ from runtime.spec.figures import count_text
 from runtime.spec.materialized import LocalForm
 from runtime.windows.intervals import render_duration
 from sqlwin.catalog.entries import Definition, MaterializedTable, Name
-from sqlwin.catalog.materialized import tables_of
+from sqlwin.catalog.materialized import refuse_remote_slices, tables_of
 from sqlwin.catalog.opening import open_materialized
 from sqlwin.execution.compiled.executors import check_batch_only
 from sqlwin.execution.materialized.options import RETENTION, TIERS, rules_of
@@ -55,6 +55,7 @@ class MaterializedTables:
             SqlwinError: Its query cannot be materialized, the name or directory is taken, or the
                 files of the base table cannot be read.
         """
+        refuse_remote_slices(self._plans.spark)
         check_batch_only(self._plans.config, statement.text, "materialized tables")
         catalog, name = self._plans.catalog, ".".join(statement.name)
         if (entry := catalog.entry(statement.name)) is not None:

@@ -73,7 +73,9 @@ session.execute('''
 for statement in (
     "SELECT * FROM relative", "SELECT * FROM missing", "INSERT INTO written SELECT 1",
     "INSERT INTO nothing SELECT id FROM clock", "SELECT * FROM clock",
-    "EXPLAIN ANALYZE SELECT 1", "SELECT nope FROM range(3)", "SELECT 1 / (id - id) FROM range(3)",
+    "EXPLAIN ANALYZE SELECT 1", "CREATE MATERIALIZED TABLE m AS SELECT * FROM written",
+    "SET 'sqlwin.materialized.dir' = '/m'; SHOW TABLES", "RESET 'sqlwin.materialized.dir'",
+    "SELECT nope FROM range(3)", "SELECT 1 / (id - id) FROM range(3)",
 ):
     try:
         print("OUT", [result.rows for result in session.execute(statement)])
@@ -127,6 +129,9 @@ def test_unsupported_features_of_spark_connect_are_refused(server: str) -> None:
         streams,
         streams,
         "EXPLAIN ANALYZE is not supported over Spark Connect",
+        "materialized tables are not supported over Spark Connect",
+        "materialized tables are not supported over Spark Connect",
+        "[[]]",
         "column `nope` does not exist",
         "division by zero",
         "spark.driver.memory cannot be set over Spark Connect, because the server at ADDRESS is already running",

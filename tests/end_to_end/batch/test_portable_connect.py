@@ -102,8 +102,7 @@ REFUSED = {
     "Spark Connect server",
     "connectors-kafka": "table `readings`: /nowhere/python does not exist where Spark starts its "
     "Python workers",
-    "materialized-departures": "'sqlwin.executor' is 'portable', which does not support "
-    "materialized tables",
+    "materialized-departures": "materialized tables are not supported over Spark Connect",
     "shapes-dashboard": f"{NO_FORM}not compiled: joins, set operations and special clauses",
     "shapes-views_and_ctes": f"{NO_FORM}MAX_BY(hour_end, mean_delay) is not merged from slices on "
     "Spark",
