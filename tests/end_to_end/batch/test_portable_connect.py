@@ -242,6 +242,23 @@ def test_portable_queries_without_a_portable_form_are_refused(
 
 @pytest.mark.cluster
 @pytest.mark.long
+def test_rows_arrive_without_the_private_api_of_the_client(
+    server: str, path: Path, tmp_path: Path
+) -> None:
+    create = CREATE.format(path=path, format="parquet")
+    without = "from pyspark.sql.connect.client.core import SparkConnectClient\n"
+    without += "del SparkConnectClient.to_table_as_iterator\n"
+    _, rows = answers_of(
+        server, create, {"hop": QUERIES["hop"]}, tmp_path, "portable", f"{FORBID}{without}"
+    )["hop"]
+    with sqlwin.connect() as session:
+        session.execute(create)
+        assert isinstance(rows, pa.Table), rows
+        assert counted(rows) == counted(session.execute(QUERIES["hop"])[0].to_arrow())
+
+
+@pytest.mark.cluster
+@pytest.mark.long
 def test_a_table_of_text_is_read_without_workers(server: str, path: Path, tmp_path: Path) -> None:
 
     text = tmp_path / "rows.csv"

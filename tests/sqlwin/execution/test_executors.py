@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 import sqlwin
 from tests.goldens import ROOT
@@ -106,3 +107,28 @@ def test_portable_queries_fill_tables(flights_session: sqlwin.Session, tmp_path:
     (found,) = session.execute("SELECT * FROM hops")
     once = Counter(map(tuple, expected.rows))
     assert Counter(map(tuple, found.rows)) == once + once + once
+
+
+def test_a_portable_query_fills_a_new_table(
+    flights_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = flights_session
+    expected = session.execute(HOP)[0].to_arrow()
+    texts: list[str] = []
+    run = SparkSession.sql
+
+    def recorded(spark: SparkSession, text: str, *rest: Any, **others: Any) -> DataFrame:
+        texts.append(text)
+        return run(spark, text, *rest, **others)
+
+    monkeypatch.setattr(SparkSession, "sql", recorded)
+    created = session.execute(f"""
+        SET 'sqlwin.executor' = 'portable';
+        CREATE TEMPORARY TABLE hops WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/hops',
+          'format' = 'parquet') AS {HOP}
+    """)[-1]
+    assert any(text.startswith("WITH slices") for text in texts), texts
+    assert created.row_count == expected.num_rows > 0
+    found = session.execute("SELECT * FROM hops")[0].to_arrow()
+    assert found.schema.types == expected.schema.types
+    assert Counter(map(str, found.to_pylist())) == Counter(map(str, expected.to_pylist()))
