@@ -26,7 +26,8 @@ ELSEWHERE = {
     "Harlequin": "not in the extra test; tests/sqlwin/dbapi/test_clients.py runs it if it is there",
     "Airflow": "not in the extra test; tests/sqlwin/dbapi/test_clients.py runs it if it is there",
     "Dagster": "not in the extra test; tests/sqlwin/dbapi/test_clients.py runs it if it is there",
-    "dbt": "not in the extra test; tests/queries/test_integrations.py runs the model",
+    "dbt with DuckDB, PostgreSQL or Spark": "needs dbt; tests/queries/test_dbt.py runs it",
+    "dbt on Databricks": "not in the extra test; tests/queries/test_integrations.py runs the model",
     "Spark declarative pipelines": "needs a project; tests/sqlwin/test_pipelines.py has one",
     "Grafana": "needs Docker; tests/queries/test_integrations.py checks the file",
 }
