@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -36,7 +35,6 @@ from runtime.detection.sample import open_text_bytes
 from runtime.errors import CatalogError, ExecutionError, SqlwinError
 from runtime.files import Files, LocalFiles, as_uri, is_local_path
 from runtime.frames.file_rows import decode_uri, file_metadata
-from runtime.names import quote_name
 from runtime.options.checks import bad_option, option_values
 from runtime.options.formats import (
     MAX_CSV_COLUMNS,
@@ -208,7 +206,7 @@ def load_files(
         loaded: DataFrame = reader.schema(schema).load(paths)
         return loaded
     schema = schema if text is None else text.schema(schema)
-    return _load_text(reader, schema, file_format, options, text, paths)
+    return _load_text(reader, schema, text, paths)
 
 
 def reachable_files(
@@ -478,31 +476,14 @@ def _spelled_fields(
 def _load_text(
     reader: DataFrameReader,
     schema: StructType,
-    file_format: str,
-    options: dict[str, str],
     text: TextReading | None,
     paths: list[str] | str,
 ) -> DataFrame:
-    """Load files of a format that does not type its columns, with `text` if given.
-
-    If broken JSON lines are to be ignored, they are left out, and a field that does not fit is
-    NULL, as in Flink.
-    """
+    """Load files of a format that does not type its columns, with `text` if given."""
     if text is not None and text.records_field:
         return load_objects(reader, text, schema, text.records_field, paths)
-    if options.get("mode") != "PERMISSIVE" or file_format != "json":
-        dataframe = reader.schema(schema).load(paths)
-        return dataframe if text is None else text.check_records(dataframe)
-    broken = "_sqlwin_broken_line"
-    fields = [*schema.fields, StructField(broken, StringType())]
-    reader = reader.option("columnNameOfCorruptRecord", broken)
-    dataframe = reader.schema(StructType(fields)).load(paths)
-    is_kept = reduce(
-        operator.or_,
-        (dataframe[quote_name(field.name)].isNotNull() for field in schema.fields),
-        dataframe[broken].isNull(),
-    )
-    return dataframe.filter(is_kept).drop(broken)
+    dataframe = reader.schema(schema).load(paths)
+    return dataframe if text is None else text.check_records(dataframe)
 
 
 def explain(spec: TableSpec, origin: str, error: Exception) -> SqlwinError:

@@ -8,6 +8,7 @@ read. A value that does not fit fails the task with file, column and value, from
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -55,8 +56,14 @@ class TextReading(TextRules):
     def checks_records(self) -> bool:
         """Whether each record is checked, even if a query needs only some columns."""
         if self.format == "json":
-            return self.refuses and not (self.is_whole or self.records_field)
+            is_checked = self.leaves_out or (self.refuses and not self.is_whole)
+            return is_checked and not self.records_field
         return self.refuses and self.format in ("csv", "text")
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether broken lines of JSON are left out, as in Flink. Misfits in others are NULL."""
+        return self.format == "json" and self.options.get("mode") == "PERMISSIVE"
 
     @property
     def reader_options(self) -> dict[str, str]:
@@ -90,14 +97,18 @@ class TextReading(TextRules):
         return StructType(fields)
 
     def check_records(self, dataframe: DataFrame) -> DataFrame:
-        """Return the records, with an error for a broken one."""
+        """Return the records, with an error for a broken one, or without it."""
         if not self.checks_records:
             return dataframe
+        record = F.col(BROKEN_RECORD)
+        if self.leaves_out:
+            values = (dataframe[quote_name(n)] for n in dataframe.columns if n != BROKEN_RECORD)
+            has_value = (value.isNotNull() for value in values)
+            return dataframe.filter(reduce(operator.or_, has_value, record.isNull()))
         _check_before_filters(dataframe.sparkSession, self.format)
         # Spark would not read records for the check column alone
         first = dataframe[quote_name(dataframe.columns[0])]
         nothing = F.substring(F.coalesce(first.cast("string"), F.lit("")), 1, 0)
-        record = F.col(BROKEN_RECORD)
         message = _message(self.record_message(), dataframe, record)
         is_broken = F.raise_error(F.concat(message, nothing)).cast("boolean")
         return dataframe.filter(record.isNull() | is_broken)
@@ -153,7 +164,7 @@ def text_reading(spec: TableSpec, file_format: str, options: dict[str, str]) -> 
     text = TextReading(spec, file_format, options)
     names = {name.lower() for name, _ in spec.options}
     has_pattern = file_format == "text" and PATTERN in names
-    if text.formats:
+    if text.formats or text.leaves_out:
         return text
     if file_format not in ("csv", "json") and not has_pattern:
         return None
