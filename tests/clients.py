@@ -34,9 +34,10 @@ TESTS = {
     "postgres": ["tests/runtime/connectors/postgres", "tests/end_to_end/sinks/test_postgres.py"],
     "deltalake": ["tests/runtime/connectors/lake/delta", f"{_LAKE}/test_delta.py"],
     "pyiceberg": ["tests/runtime/connectors/lake/iceberg", f"{_LAKE}/test_iceberg.py"],
+    "dbt": ["tests/queries/test_dbt.py"],
     "editors": ["tests/sqlwin/lsp", "tests/sqlwin/cli/test_lsp.py"],
 }
-_PROGRAMS = ("psql", "initdb", "java")
+_PROGRAMS = ("psql", "initdb", "java", "dbt")
 
 
 def main() -> int:
