@@ -4,7 +4,7 @@
 this environment.
 
 Starts Spark, runs a little of everything that window SQL needs, and lets the JVM record the loaded
-classes at exit. Runs in the background at the lowest priority.
+classes at exit. After a run it works in the background, at the lowest priority.
 """
 
 from __future__ import annotations
@@ -154,9 +154,11 @@ def _base_options(java: JavaRuntime, archive: Path) -> list[str]:
 if __name__ == "__main__":
     # The JVM ends with this process, because its standard input is a pipe from here.
     signal.alarm(_ALL_SECONDS)
-    os.nice(19)
+    missed = [Path(argument) for argument in sys.argv[1:]]
+    if missed:
+        os.nice(19)  # a run started this in the background
     try:
-        sys.exit(0 if main(*map(Path, sys.argv[1:])) else 1)
+        sys.exit(0 if main(*missed) else 1)
     except Exception:
         append_trace("the class archive was not created", traceback.format_exc())
         raise
