@@ -13,6 +13,7 @@ from planner.lowering.sql.target import Target
 from planner.lowering.sql.text import binary, call, case, cast, decimal, number
 from planner.scalars.decimals import MAX_DECIMAL_DIGITS, decimal_digits, decimal_result
 
+_MICROSECOND = exp.Interval(this=exp.Literal.string("0.000001"), unit=exp.Var(this="SECOND"))
 _EPOCH = exp.Cast(
     this=exp.Literal.string("1970-01-01 00:00:00"), to=exp.DataType(this=exp.DType.TIMESTAMPNTZ)
 )
@@ -97,7 +98,8 @@ class SparkTarget(Target):
     def to_us(self, time: exp.Expr, type_: str) -> exp.Expr:
         if type_ == "timestamp":
             return call("UNIX_MICROS", time)
-        return call("TIMESTAMPDIFF", exp.Var(this="MICROSECOND"), _EPOCH, time)
+        # TIMESTAMPDIFF would move times that the session's time zone skips in spring
+        return binary(exp.IntDiv, binary(exp.Sub, time, _EPOCH), _MICROSECOND)
 
     def from_us(self, time_us: exp.Expr, type_: str = "timestamp_ntz") -> exp.Expr:
         if type_ == "timestamp":

@@ -29,7 +29,17 @@ FIRST_DAY = exp.Cast(this=exp.Literal.string("1970-01-01"), to=exp.DataType(this
 _ARITHMETIC = (exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Add, exp.Sub)
 # More than any operator
 _ATOM = 4
-_ATOMS = (exp.Column, exp.Func, exp.Literal, exp.Paren, exp.Cast, exp.Null, exp.Boolean, exp.Window)
+_ATOMS = (
+    exp.Column,
+    exp.Func,
+    exp.Literal,
+    exp.Interval,
+    exp.Paren,
+    exp.Cast,
+    exp.Null,
+    exp.Boolean,
+    exp.Window,
+)
 
 
 def call(name: str, *args: exp.Expr | int | str) -> exp.Expr:

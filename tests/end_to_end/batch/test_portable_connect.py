@@ -319,6 +319,8 @@ def test_queries_of_nexmark_have_the_same_rows_or_are_refused(server: str, tmp_p
     ("first", "count"),
     [
         pytest.param(900_000, 20, marks=pytest.mark.long),
+        # a time that the session's zone skips
+        pytest.param(900_180, 1, marks=pytest.mark.long),
         *(pytest.param(n, 100, marks=pytest.mark.slow) for n in range(900_020, 901_020, 100)),
     ],
 )
@@ -330,6 +332,6 @@ def test_random_queries_have_the_rows_and_types_of_their_definition(
     assert result.returncode == 0, result.stdout + result.stderr
     ways = re.findall(r"^ *([\d,]+) (.+)$", result.stdout, re.MULTILINE)
     counts = {way: int(number.replace(",", "")) for number, way in ways}
-    assert counts["compiled"] > count // 3, counts
+    assert counts["compiled"] >= max(count // 3, 1), counts
     reasons = [way.removeprefix("refused: ") for way in counts if way.startswith("refused: ")]
     assert all(KNOWN_REASONS.match(reason) for reason in reasons), reasons

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -132,3 +136,23 @@ def test_a_portable_query_fills_a_new_table(
     found = session.execute("SELECT * FROM hops")[0].to_arrow()
     assert found.schema.types == expected.schema.types
     assert Counter(map(str, found.to_pylist())) == Counter(map(str, expected.to_pylist()))
+
+
+def test_portable_times_that_the_time_zone_skips_stay_in_their_windows(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    # clocks in New York go from 02:00 to 03:00
+    times = [datetime.fromisoformat(f"2013-03-10T0{hour}:30:00") for hour in (1, 2, 3)]
+    pq.write_table(pa.table({"ts": pa.array(times, pa.timestamp("us"))}), tmp_path / "t.parquet")
+    fresh_session.execute(f"""
+        SET 'sqlwin.executor' = 'portable'; SET 'table.local-time-zone' = 'America/New_York';
+        CREATE TABLE t WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/t.parquet')
+    """)
+    (result,) = fresh_session.execute(
+        "SELECT window_start, window_end, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), "
+        "INTERVAL '1' HOUR)) GROUP BY window_start, window_end ORDER BY window_start"
+    )
+    hours = [datetime.fromisoformat(f"2013-03-10T0{hour}:00:00") for hour in (1, 2, 3, 4)]
+    assert [tuple(row) for row in result.rows] == [
+        (start, end, 1) for start, end in pairwise(hours)
+    ]
