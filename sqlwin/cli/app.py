@@ -257,6 +257,8 @@ def explain(
     ... AS is explained without creating the table, so statements that read the table cannot be
     explained in the same run.
 
+    `sqlwin compile` prints queries as SQL of DuckDB, PostgreSQL or Spark.
+
     \b
     Examples, from the project's root:
       sqlwin explain queries/quickstart.sql

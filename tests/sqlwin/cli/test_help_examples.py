@@ -24,11 +24,19 @@ def examples(command: click.Command) -> list[str]:
     return re.split(rf"\n{margin}(?! )", text.removeprefix(margin).rstrip())
 
 
-EXAMPLES = [example for command in (main, *main.commands.values()) for example in examples(command)]
+def commands_by_name() -> dict[str, click.Command]:
+    """Return all commands, those of parts too."""
+    context = click.Context(main)
+    commands = {name: main.get_command(context, name) for name in main.list_commands(context)}
+    return {name: command for name, command in commands.items() if command is not None}
+
+
+COMMANDS = commands_by_name()
+EXAMPLES = [example for command in (main, *COMMANDS.values()) for example in examples(command)]
 
 
 def test_every_command_is_called_by_an_example() -> None:
-    for name, command in main.commands.items():
+    for name, command in COMMANDS.items():
         assert any(f"sqlwin {name}" in example for example in examples(command))
     assert len(EXAMPLES) > 20
 
