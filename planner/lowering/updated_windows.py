@@ -35,9 +35,10 @@ def _step_start(window: AlignedWindow, start: exp.Expr, end: exp.Expr) -> exp.Ex
         months = function_call("MAKE_YM_INTERVAL", literal(0), literal(step.months))
         month = exp.Sub(this=exp.Sub(this=end, expression=offset), expression=months)
         return exp.Add(this=exp.Paren(this=month), expression=offset.copy())
-    length = function_call("TIMESTAMPDIFF", exp.Var(this="MICROSECOND"), start, end)
-    before = exp.Paren(this=exp.Sub(this=length, expression=literal(1)))
-    n_steps = exp.IntDiv(this=before, expression=literal(step.us))
+    # TIMESTAMPDIFF would move ends that the session's time zone skips
+    length = exp.Paren(this=exp.Sub(this=end, expression=start))
+    before = exp.Paren(this=exp.Sub(this=length, expression=_seconds(literal(1))))
+    n_steps = exp.IntDiv(this=before, expression=_seconds(literal(step.us)))
     elapsed = exp.Mul(this=exp.Paren(this=n_steps), expression=literal(step.us))
     return exp.Add(this=start.copy(), expression=_seconds(elapsed))
 
