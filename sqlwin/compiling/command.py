@@ -21,7 +21,7 @@ from sqlwin.console.scripts import read_scripts
     "--to",
     "dialect",
     required=True,
-    type=click.Choice(["datafusion", "duckdb", "postgres", "spark"]),
+    type=click.Choice(["clickhouse", "datafusion", "duckdb", "postgres", "spark"]),
     help="Engine that runs the text.",
 )
 @click.option(

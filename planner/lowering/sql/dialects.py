@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from sqlglot import exp
+from sqlglot.dialects.clickhouse import ClickHouse
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.dialects.spark import Spark
 from sqlglot.generator import Generator
+from sqlglot.generators.clickhouse import ClickHouseGenerator
 from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.generators.postgres import PostgresGenerator
 from sqlglot.generators.spark import SparkGenerator
@@ -60,6 +62,55 @@ class PostgresText(Postgres):
             return self.binary(expression, "/")
 
 
+class ClickHouseText(ClickHouse):
+    """ClickHouse, whose columns are Nullable."""
+
+    class Generator(_Layout, ClickHouseGenerator):
+        """Generator with types that fail on overflow and take NULL."""
+
+        TRANSFORMS: ClassVar[dict[type[exp.Expr], Callable[..., str]]] = {
+            **ClickHouseGenerator.TRANSFORMS,
+            exp.IntDiv: lambda self, node: self.func("intDiv", node.this, node.expression),
+        }
+
+        def datatype_sql(self, expression: exp.DataType) -> str:
+            """Write a type with NULL, which an array cannot be."""
+            if expression.this == exp.DType.ARRAY:
+                (item,) = expression.expressions
+                return f"Array({self._plain_type(item)})"
+            return f"Nullable({self._plain_type(expression)})"
+
+        def _plain_type(self, expression: exp.DataType) -> str:
+            if expression.this == exp.DType.DECIMAL:
+                digits = ", ".join(self.sql(part) for part in expression.expressions)
+                return f"Decimal({digits})"
+            return _CLICKHOUSE_TYPES[expression.this]
+
+        def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
+            """Write a cast. One to an integer wraps, unless it is accurate."""
+            value, type_ = expression.this, self.sql(expression.to)
+            number = value.this if isinstance(value, exp.Neg) else value
+            is_literal = isinstance(number, exp.Literal | exp.Null)
+            if "Int" in type_ and not is_literal:
+                return self.func("accurateCast", value, exp.Literal.string(type_))
+            return f"CAST({self.sql(value)} AS {type_})"
+
+
+_CLICKHOUSE_TYPES = {
+    exp.DType.TINYINT: "Int8",
+    exp.DType.SMALLINT: "Int16",
+    exp.DType.INT: "Int32",
+    exp.DType.BIGINT: "Int64",
+    exp.DType.FLOAT: "Float32",
+    exp.DType.DOUBLE: "Float64",
+    exp.DType.TEXT: "String",
+    exp.DType.BOOLEAN: "Bool",
+    exp.DType.DATE: "Date32",
+    exp.DType.TIMESTAMPNTZ: "DateTime64(6)",
+    exp.DType.TIMESTAMPTZ: "DateTime64(6, 'UTC')",
+}
+
+
 class DataFusionText(PostgresText):
     """DataFusion, which is near PostgreSQL."""
 
@@ -89,6 +140,7 @@ class SparkText(Spark):
 
 
 DIALECTS: dict[str, type[Dialect]] = {
+    "clickhouse": ClickHouseText,
     "datafusion": DataFusionText,
     "duckdb": DuckDbText,
     "postgres": PostgresText,

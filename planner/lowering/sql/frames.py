@@ -51,7 +51,7 @@ def reason_against_frames(
             return f"no frame merges {part.name}"
         (column,) = part.columns
         if not target.can_slide(part.op, types[column]):
-            return f"a frame over {types[column].upper()} is not exact on {target.title}"
+            return f"no frame over {types[column].upper()} is used on {target.title}"
         has_two_frames = not window.grows and not target.has_fast_frames
         if has_two_frames and part.op in _ADDED and not target.can_add(types[column]):
             return f"a sum of two {types[column].upper()} has fewer digits"

@@ -61,7 +61,8 @@ def partial_of_rows(partial: Partial, rows: TargetExpressions) -> exp.Expr:
     types = [arg.type for arg in partial.args]
     match partial.into:
         case Merge(op=MergeOp.COUNT):
-            return aggregate(exp.Anonymous(this="COUNT", expressions=[_counted(args)]), condition)
+            count = exp.Anonymous(this="COUNT", expressions=[_counted(args)])
+            return rows.target.counted(aggregate(count, condition))
         case Merge(op=MergeOp.SUM):
             (type_,) = partial.into.partial_types(types).values()
             value = cast(args[0], "double") if types[0] == "float" else args[0]

@@ -53,6 +53,7 @@ def compile_plan(
     engine = TARGETS[target]
     query = write_query(lower_portable(plan, catalog, zone, check_table), engine)
     engine.check(query)
+    engine.finish(query)
     return query.sql(dialect=DIALECTS[engine.name], pretty=True, max_text_width=100)
 
 

@@ -43,6 +43,8 @@ _JOINS = {
     "LeftOuter": ("LEFT", ""),
     "RightOuter": ("RIGHT", ""),
     "FullOuter": ("FULL", ""),
+    "LeftSemi": ("LEFT", "SEMI"),
+    "LeftAnti": ("LEFT", "ANTI"),
 }
 _REFUSED = {
     FilledRows: ("FILL is not compiled", "FILL"),
@@ -184,7 +186,10 @@ class _RowsWriter:
             time = self.ctes.target.from_us(lag)
             source = replace(source, columns={**source.columns, node.projection.window_time: time})
         rows = TargetExpressions(self.ctes.target, source.columns)
-        items = [self.ctes.named(rows.write(value), name) for name, value in columns]
+        stored = [self.ctes.target.stored(rows.write(value), value.type) for _, value in columns]
+        items = [
+            self.ctes.named(value, name) for value, (name, _) in zip(stored, columns, strict=True)
+        ]
         return select(items, source.name, rows.where(node.projection.filters))
 
     def _ordered(self, node: OrderedRows, names: Sequence[str]) -> exp.Select:
@@ -244,7 +249,8 @@ class _RowsWriter:
         if node.condition is not None:
             conditions.append(both.write(node.condition))
         on = all_of(conditions) or exp.true()
-        if node.join_type in ("LeftSemi", "LeftAnti"):
+        is_filter = node.join_type in ("LeftSemi", "LeftAnti")
+        if is_filter and not self.ctes.target.has_semi_joins:
             inner = select([number(1)], right.name, on)
             exists: exp.Expr = exp.Exists(this=inner)
             if node.join_type == "LeftAnti":
@@ -252,7 +258,7 @@ class _RowsWriter:
             items = [self.ctes.named(value, name) for name, value in left.columns.items()]
             return select(items, left.name, exists)
         side, kind = _JOINS[node.join_type]
-        query = self._all(Source(left.name, both.columns))
+        query = self._all(left if is_filter else Source(left.name, both.columns))
         join = exp.Join(this=right.name.copy(), on=on, side=side or None, kind=kind or None)
         query.set("joins", [join])
         return query

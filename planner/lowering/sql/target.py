@@ -47,6 +47,9 @@ class Target(ABC):
     has_fast_frames: ClassVar[bool]
     """Whether the costs of `ROWS n PRECEDING` do not grow with n."""
 
+    has_semi_joins: ClassVar[bool] = False
+    """Whether semi and anti joins are written as joins, not as EXISTS."""
+
     has_int_literals: ClassVar[bool] = True
     """Whether the type of a small whole number is INT."""
 
@@ -129,7 +132,7 @@ class Target(ABC):
         return exp.Neg(this=literal) if math.copysign(1, value) < 0 else literal
 
     def can_slide(self, op: MergeOp, type_: str) -> bool:
-        """Return whether a frame over rows computes an aggregate exactly."""
+        """Return whether frames over rows compute an aggregate exactly."""
         return True
 
     def compared(self, value: exp.Expr, type_: str) -> exp.Expr:
@@ -163,6 +166,18 @@ class Target(ABC):
     def can_add(self, type_: str) -> bool:
         """Return whether `+` of two sums of a type is exact, or fails."""
         return True
+
+    def stored(self, value: exp.Expr, type_: str) -> exp.Expr:
+        """Return a value as a column of this type."""
+        return value
+
+    def counted(self, count: exp.Expr) -> exp.Expr:
+        """Return a number of rows as BIGINT."""
+        return count
+
+    def finish(self, query: exp.Query) -> None:
+        """Add clauses, such as settings, to a finished query."""
+        return
 
     def check(self, query: exp.Query) -> None:
         """Check a finished query.

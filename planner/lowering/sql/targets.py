@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from planner.lowering.sql.engines.clickhouse import ClickHouseTarget
 from planner.lowering.sql.engines.datafusion import DataFusionTarget
 from planner.lowering.sql.engines.months import days_and_months
 from planner.lowering.sql.engines.postgres import PostgresTarget
@@ -147,5 +148,11 @@ class SparkTarget(Target):
 
 TARGETS: dict[str, Target] = {
     target.name: target
-    for target in (DataFusionTarget(), DuckDbTarget(), PostgresTarget(), SparkTarget())
+    for target in (
+        ClickHouseTarget(),
+        DataFusionTarget(),
+        DuckDbTarget(),
+        PostgresTarget(),
+        SparkTarget(),
+    )
 }
