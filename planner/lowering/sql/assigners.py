@@ -59,6 +59,8 @@ def on_target(sql: str, argument: exp.Expr, target: Target) -> exp.Expr:
                 node.parent, exp.Anonymous
             ):
                 return cast(exp.Expr, inner)
+            case exp.Sub(this=value, expression=exp.Literal(this="0")):
+                return cast(exp.Expr, value)
             case exp.Transform(this=values, expression=function):
                 return target.transform(values, function) or node
             case exp.Anonymous():
@@ -78,6 +80,8 @@ def on_target(sql: str, argument: exp.Expr, target: Target) -> exp.Expr:
 def _function(node: exp.Anonymous, target: Target) -> exp.Expr:
     args = node.expressions
     match node.name.upper():
+        case "PMOD" if args[1].name == "1":
+            return number(0)
         case "PMOD":
             return target.floor_mod(args[0], int(args[1].name))
         case "SEQUENCE":

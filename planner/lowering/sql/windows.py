@@ -20,7 +20,7 @@ from planner.lowering.sql.refusals import refuse_part
 from planner.lowering.sql.relations import Ctes, Source, select, union_all
 from planner.lowering.sql.sessions import SESSION, number_sessions, spans_of_sessions
 from planner.lowering.sql.text import all_of, binary, call, cast, not_null, number
-from planner.nodes.aggregate_plans import END, SLICE_END, START
+from planner.nodes.aggregate_plans import END, SLICE_END, START, TIME
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.rows import RowLocalStep, RowScan, grouping_sets, local_rows
 from runtime.windows import Window
@@ -101,14 +101,20 @@ class WindowWriter:
         """Add the slices: rows by key and slice."""
         scan = self.local.source
         time_us = self._time_us()
-        slice_end = on_target(cells.assigner().slice_end_sql(ARGUMENT), time_us, self.ctes.target)
-        items = [*self._key_items(), self.ctes.named(slice_end, _SLICE)]
-        n_keys = len(items)
         has_time = not_null(self.rows.write(scan.time))
-        kept = [*(self.rows.write(part) for part in scan.filters), has_time]
-        query = select(
-            [*items, *extras, *self._partial_items()], self.source.name, all_of(kept), n_keys
-        )
+        condition = all_of([*(self.rows.write(part) for part in scan.filters), has_time])
+        rows = self.source.name
+        values = [*self._key_items(), *extras, *self._partial_items()]
+        if cells.is_calendar:
+            # arithmetic of months repeats its argument
+            used = dict.fromkeys(part for item in values for part in item.find_all(exp.Column))
+            times = select([*used, self.ctes.named(time_us, TIME)], rows, condition)
+            rows, condition = self.ctes.add("times", times, "rows with their times"), None
+            time_us = self.ctes.names.column(TIME)
+        slice_end = on_target(cells.assigner().slice_end_sql(ARGUMENT), time_us, self.ctes.target)
+        keys = [*self._key_items(), self.ctes.named(slice_end, _SLICE)]
+        items = [*keys, *extras, *self._partial_items()]
+        query = select(items, rows, condition, len(keys))
         name, piece = ("slices", "slice") if self.window.has_slices else ("pieces", "piece")
         return self._expanded(
             self.ctes.add(name, query, f"rows of a key and {piece}, which ends at slice_us")
@@ -166,6 +172,11 @@ class WindowWriter:
             comment = "slices merged into the windows that end at end_us"
         table = self.ctes.add(_WINDOWS, query, comment)
         start = on_target(window.assigner().window_start_sql(ARGUMENT), end, self.ctes.target)
+        if window.is_calendar:
+            columns = [end, *self.ctes.items(*(merge.name for merge in merges))]
+            bounds = select([*keys, self.ctes.named(start, START), *columns], table)
+            table = self.ctes.add("windows_and_starts", bounds, "windows with start_us")
+            start = self.ctes.names.column(START)
         return self._source(table, start)
 
     def _reason_against_frames(self, window: BaseAligned) -> str:
