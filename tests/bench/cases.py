@@ -106,7 +106,13 @@ def sqlwin_sql(case: Case) -> str:
 
 
 def spark_sql(case: Case) -> str:
-    """Return the query with Spark's own window(); for CUMULATE, rows are copied into their windows."""
+    """Return the query with Spark's own window() or session_window().
+
+    For CUMULATE, rows are copied into their windows.
+    """
+    if case.kind == "SESSION":
+        window = f"session_window(ts, '{case.step_us // 1_000_000} seconds')"
+        return f"SELECT key, {window} AS w, {case.aggregates()} FROM events GROUP BY key, {window}"
     if case.kind != "CUMULATE":
         size, step = f"{case.size_us // 1_000_000} seconds", f"{case.step_us // 1_000_000} seconds"
         window = (
