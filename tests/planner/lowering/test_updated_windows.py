@@ -18,7 +18,7 @@ DAY_US = 86_400_000_000
     [
         (Cumulate(60_000_000, 600_000_000, 0, True), ["`e` - ", "60000000 / 1000000.000000"]),
         (CalendarCumulate(12, 3, 0, 0, DAY_US, True), ["MAKE_YM_INTERVAL(0, 3)", f"{DAY_US} /"]),
-        (CalendarCumulate(1, 0, DAY_US, 0, 0, True), ["TIMESTAMPDIFF(MICROSECOND, `s`, `e`)"]),
+        (CalendarCumulate(1, 0, DAY_US, 0, 0, True), ["(`e` - `s`)", " DIV "]),
     ],
 )
 def test_a_row_of_the_last_step_updates_its_window(window: Window, parts: list[str]) -> None:
