@@ -105,7 +105,8 @@ class SparkTarget(Target):
     def from_us(self, time_us: exp.Expr, type_: str = "timestamp_ntz") -> exp.Expr:
         if type_ == "timestamp":
             return call("TIMESTAMP_MICROS", time_us)
-        return call("TIMESTAMPADD", exp.Var(this="MICROSECOND"), time_us, _EPOCH)
+        # Spark 3.5 adds at most an INT with TIMESTAMPADD
+        return binary(exp.Add, _EPOCH, binary(exp.Mul, time_us, _MICROSECOND))
 
     def series(self, first: exp.Expr, last: exp.Expr, step: exp.Expr) -> exp.Expr:
         return call("SEQUENCE", first, last, step)
