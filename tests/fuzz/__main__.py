@@ -119,8 +119,13 @@ def _roads_of_spark_text(directory: Path) -> CompiledRoads:
     from runtime.spark.session import start_session
     from tests.fuzz.compiled_roads import run_on_spark
 
-    spark = start_session("local[2]", {"spark.sql.shuffle.partitions": "3"})
-    return CompiledRoads(directory, "spark", partial(run_on_spark, spark, directory))
+    # queries run once, so the optimizing compiler does not pay
+    java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    conf = {"spark.sql.shuffle.partitions": "3", "spark.driver.extraJavaOptions": java}
+    spark = start_session("local[2]", conf)
+    roads = CompiledRoads(directory, "spark", partial(run_on_spark, spark, directory))
+    roads.n_shrinks = 60
+    return roads
 
 
 def _spark_roads(directory: Path) -> Roads:

@@ -30,6 +30,7 @@ KNOWN_REASONS = re.compile(
     r"|PostgreSQL has no TINYINT|times outside the years of PostgreSQL"
     r"|AVG of DECIMAL.* on Spark|SUM_DISTINCT is not merged from slices on Spark"
     r"|times outside the years of the engine|SUM_DISTINCT is not merged from slices on DataFusion"
+    r"|(?:CUBE|ROLLUP|GROUPING SETS) .*is not supported"
 )
 _ZONE = re.compile(r"the time zone \S+,")
 
