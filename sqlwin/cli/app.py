@@ -257,7 +257,7 @@ def explain(
     ... AS is explained without creating the table, so statements that read the table cannot be
     explained in the same run.
 
-    `sqlwin compile` prints queries as SQL of DuckDB, PostgreSQL or Spark.
+    `sqlwin compile` prints queries as SQL of another engine.
 
     \b
     Examples, from the project's root:

@@ -41,8 +41,8 @@ STATEMENTS = (
         "EXPLAIN",
         "EXPLAIN [PLAN FOR | detail, ...] statement",
         "Shows the plan of a query or INSERT: the trees, the slices, the rules that applied, and\n"
-        "why others did not. See [explain.md](explain.md). `sqlwin compile` prints a query\n"
-        "as SQL of DuckDB, PostgreSQL or Spark.",
+        "why others did not. See [explain.md](explain.md). The command `compile` prints a query\n"
+        "as SQL of another engine.",
         "EXPLAIN SELECT COUNT(*) FROM bids;",
     ),
     StatementHelp(

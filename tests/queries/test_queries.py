@@ -69,7 +69,6 @@ def test_query_file_gives_its_golden_result(
 
 
 @pytest.mark.long
-@pytest.mark.long
 @pytest.mark.parametrize("query", ENDLESS, ids=lambda path: golden_of(path).stem)
 def test_query_without_end_gives_rows_until_it_is_stopped(
     query: Path, fresh_session: sqlwin.Session, monkeypatch: pytest.MonkeyPatch
