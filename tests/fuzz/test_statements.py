@@ -35,8 +35,8 @@ def test_an_example_gives_rows_or_a_readable_error(statements: Statements, third
 @pytest.mark.parametrize(
     "numbers",
     [
-        range(150),
-        pytest.param(range(150, 400), marks=pytest.mark.long),
+        range(100),
+        pytest.param(range(100, 400), marks=pytest.mark.long),
         *(
             pytest.param(range(n, n + 3_000), marks=pytest.mark.slow)
             for n in range(1_000, 19_000, 3_000)

@@ -329,6 +329,7 @@ def run_machine(n_examples: int, n_steps: int, *, derandomize: bool = True) -> N
     )
 
 
+@pytest.mark.long
 def test_most_streams_can_resume_with_other_names() -> None:
     # all use the same session, so one after the other
     can_resume = [

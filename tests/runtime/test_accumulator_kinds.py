@@ -21,8 +21,8 @@ KINDS = {
 # Modules that fill and merge the columns of each kind, in Arrow or as SQL. Others ask the
 # accumulator.
 KERNELS = {
+    "planner/lowering/sql/frames.py",
     "planner/lowering/sql/partials.py",
-    "planner/lowering/sql/windows.py",
     "runtime/compute/accumulators/__init__.py",
     "runtime/compute/kernels/partials.py",
     "runtime/compute/values/distinct.py",

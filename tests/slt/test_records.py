@@ -37,11 +37,8 @@ WITH_QUERIES = tuple(
     if any(record.kind not in ("statement", "table", "file") for record in read_records(path))
 )
 SHAPES = "windows/shapes.slt"
-# Files that run on Spark by default, too. Queries that need no Spark run without it by default
-ON_SPARK = (
-    "clauses/order_and_limit.slt",
-    "refusals/aggregations.slt",
-)
+# The file that runs on Spark by default, too. Queries that need no Spark run without it by default
+ON_SPARK = ("refusals/aggregations.slt",)
 # Files whose rows come from statements: their queries are too plain for other modes, or their rows
 # depend on the rewrite to slices
 INSERTED = (
@@ -54,7 +51,7 @@ INSERTED = (
     "materialized/continuous.slt",
     "materialized/refresh.slt",
 )
-# Files whose queries are sampled in further modes: the first by default, the others with --long
+# Files whose queries are sampled in further modes
 SAMPLED = ("windows/hop.slt", "ranks/top_n.slt")
 # Smallest number of queries that run without Spark
 MIN_IN_PROCESS = {
@@ -82,7 +79,7 @@ def cases() -> Iterator[Any]:
         if name != SHAPES:
             yield _case(name, select_all(BATCH), *marks)
         if name in SAMPLED:
-            yield _case(name, SAMPLE, *(() if name == SAMPLED[0] else (pytest.mark.long,)))
+            yield _case(name, SAMPLE, pytest.mark.long)
         if name not in WITH_QUERIES or name in INSERTED:
             continue
         in_turn, in_every = IN_TURN, EVERY_FURTHER

@@ -218,6 +218,7 @@ def inferred(query: str) -> Schema | None:
     return output_schema(parse_query(query), {"t": COLUMNS})
 
 
+@pytest.mark.long
 def test_inferred_columns_equal_sparks(spark: SparkSession) -> None:
     declared = ", ".join(f"{name} {type_}" for name, type_ in TABLE.items())
     spark.createDataFrame([], declared).createOrReplaceTempView("t")

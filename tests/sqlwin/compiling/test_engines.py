@@ -122,7 +122,7 @@ def test_nulls_come_first_and_nan_is_the_greatest_number(there: Engine) -> None:
         assert [v for (v,) in rows_there(there, query, t)] == wanted
 
 
-@pytest.mark.variants(14)
+@pytest.mark.variants(8)
 @pytest.mark.parametrize(
     "query", ["SELECT SUM({}) AS s FROM t", f"SELECT SUM({{}}) AS s FROM {HOP}"]
 )

@@ -298,7 +298,7 @@ def random_batches(seed, keys, n_batches=12):
     return [*batches, ([], "end")]
 
 
-@pytest.mark.variants(2)
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("early", [None, FireRule(delay_us=30 * MS)], ids=["", "early"])
 @pytest.mark.parametrize("cut_at", [3, 6])
 def test_split_key_groups_continue_with_the_same_changes(early, cut_at):

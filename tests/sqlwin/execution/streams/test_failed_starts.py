@@ -82,7 +82,7 @@ def assert_nothing_is_left(session: sqlwin.Session) -> None:
     assert not has_caches(session)
 
 
-@pytest.mark.variants(4)
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("step", [*STEPS, "add"])
 def test_a_stream_that_resumes_leaves_its_checkpoint_as_it_was(
     step: str, session: sqlwin.Session, begun: Path, monkeypatch: pytest.MonkeyPatch
