@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 # Their functions mean what the types of their arguments say: each argument is a question
 BY_TYPE = ("flink", "time")
 FOLDERS = ("aggregates", "clauses", "joins", "late", "ranks", "windows")
-LONG = ("clauses", "joins", "windows")
+LONG = ("aggregates", "clauses", "joins", "late", "windows")
 # Clauses that are rewritten by the columns or types of their parts: each part is a question
 WITH_MORE = ("clauses/arrays_and_maps.slt", "joins/as_of.slt", "joins/versions.slt")
 

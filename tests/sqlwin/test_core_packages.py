@@ -72,6 +72,7 @@ def test_a_plan_is_explained(hidden: Path) -> None:
     assert "GlobalWindowAggregate" in result.stdout
 
 
+@pytest.mark.long
 def test_the_prompt_answers(hidden: Path) -> None:
     child = pexpect.spawn(
         PROGRAM[0], [*PROGRAM[1:], str(hidden), "repl"],

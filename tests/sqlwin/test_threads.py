@@ -151,6 +151,7 @@ def test_sparks_explain_ignores_prints_of_other_threads(
     assert all("== Analyzed Logical Plan ==" in text and "+I[" not in text for text in texts)
 
 
+@pytest.mark.long
 def test_two_sessions_do_not_share_a_checkpoint(
     sessions: list[sqlwin.Session], tmp_path: Path
 ) -> None:

@@ -157,6 +157,7 @@ def compare(fresh_session: Session) -> Iterator[Compare]:
     yield both
 
 
+@pytest.mark.long
 def test_windows_over_text_are_read_in_tasks(
     fresh_session: Session, compare: Compare, tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def test_a_user_aggregate_runs_on_slices_with_built_in_ones(session: sqlwin.Sess
     assert "split_window_aggregate on OnePhaseWindowAggregate(HOP)" in plan
 
 
+@pytest.mark.long
 def test_an_aggregate_runs_on_sessions_and_in_a_plain_group_by(session: sqlwin.Session) -> None:
     sessions = """
         SELECT sym, weighted_mean(price, volume) AS mean

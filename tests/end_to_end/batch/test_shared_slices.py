@@ -246,6 +246,7 @@ def test_a_failed_insert_of_a_set_cancels_the_others(session: Any, tmp_path: Pat
     assert cached_rdds(session) == before
 
 
+@pytest.mark.long
 def test_cancelling_a_statement_set_ends_all_of_its_inserts(session: Any, tmp_path: Path) -> None:
     make_table(session, random_rows(seed=9), tmp_path, is_scanned=True)
     windows = MIXES["widths that divide each other"]

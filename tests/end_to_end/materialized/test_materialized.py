@@ -27,6 +27,7 @@ def _create(session: sqlwin.Session, base: Base, path: Path, clauses: str = "") 
     session.execute(f"CREATE MATERIALIZED TABLE m {clauses} WITH ('path' = '{path}') AS {QUERY}")
 
 
+@pytest.mark.long
 def test_files_that_came_changed_and_went_are_in_once(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

@@ -138,6 +138,7 @@ def test_a_source_without_end_runs_until_it_is_stopped(fresh_session: sqlwin.Ses
     assert all(i % 2 == 0 for i in ids)
 
 
+@pytest.mark.long
 def test_endless_rows_arrive_in_batches_until_the_reader_stops(
     fresh_session: sqlwin.Session,
 ) -> None:

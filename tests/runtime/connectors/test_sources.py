@@ -333,6 +333,7 @@ def test_the_same_seed_gives_the_same_rows_however_they_are_partitioned(spark: S
     assert len(set(map(str, first))) == 50
 
 
+@pytest.mark.long
 def test_every_type_can_be_generated_as_declared(spark: SparkSession):
     result = read_table(spark, table("datagen", EVERY_TYPE, number_of_rows="20", seed="1", fields__i__length="40", fields__p__x__max="3", fields__p__x__min="3"))  # fmt: skip
     row = result.first()

@@ -56,6 +56,7 @@ def write(rows: list[tuple], directory: str) -> None:
         pq.write_table(table, f"{directory}/{number}.parquet")
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(
     ROWS, st.sampled_from(["gap * {ms}", "CASE WHEN gap > 5 THEN gap * {ms} ELSE {ms} * gap END"])

@@ -98,6 +98,7 @@ def nested_loop(words: str, left: list[tuple], right: list[tuple]) -> list[dict]
     return rows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", among(["LEFT JOIN", "JOIN"], long=["JOIN"]))
 @example(
     #  a: 1 at 1 s, deleted at 2 s, 3 at 3 s; changes at the same time apply in their order

@@ -189,6 +189,7 @@ def test_the_command_line_exports_spans() -> None:
     assert "SELECT" in exported
 
 
+@pytest.mark.long
 def test_console_spans_and_an_unreachable_collector_change_no_result() -> None:
     done = run_command({"OTEL_TRACES_EXPORTER": "console"})
     assert done.stdout == "answer\n42\n"

@@ -33,6 +33,7 @@ def test_words_and_commands_of_other_shells_are_aliases(prompt):
     prompt.answers(".tabels", "unknown command .tabels", "did you mean .tables?")
 
 
+@pytest.mark.long
 def test_an_error_in_a_command_leaves_the_prompt_open(prompt):
     prompt.answers(r"\null it's", 'NULL is shown as "it\'s"')
     prompt.answers(r"\null ''", "NULL is shown as ''")
@@ -82,6 +83,7 @@ def test_the_ending_of_a_file_says_how_rows_are_written(terminal, tmp_path):
     assert not (tmp_path / "none.parquet").exists()
 
 
+@pytest.mark.long
 def test_a_stream_can_show_the_latest_row_of_each_key(prompt):
     prompt.answers(r"\latest name", "streams show the latest row of each name")
     prompt.run("grouped;")
@@ -167,6 +169,7 @@ def test_a_wide_table_shows_one_value_per_line(terminal, tmp_path):
     assert narrow.ended() == 0 and "column_number_12 │ value 12" in narrow.screen.text()
 
 
+@pytest.mark.long
 def test_every_format_writes_rows_its_way(prompt):
     for name, written in (
         ("json", '"price":1.0},'),
@@ -196,12 +199,14 @@ def test_the_editor_returns_the_changed_file_to_the_prompt(terminal, tmp_path):
     assert (tmp_path / "new.sql").read_text() == "rows 9;\n"
 
 
+@pytest.mark.long
 def test_an_editor_that_fails_is_reported_and_nothing_is_lost(terminal):
     prompt = terminal(VISUAL="no-such-editor")
     prompt.answers("rows 2;", "2 rows (")
     prompt.answers(r"\e", "cannot run the editor no-such-editor", "export EDITOR=nano")
 
 
+@pytest.mark.long
 def test_watch_and_chart_need_a_statement(terminal):
     prompt = terminal()
     prompt.answers(r"\watch", "no statement to repeat")

@@ -103,6 +103,7 @@ def test_ctrl_c_cancels_a_statement_and_returns_to_the_prompt(prompt):
     prompt.see("2 rows (")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("typed", "shown", "number"),
     [
@@ -122,6 +123,7 @@ def test_sigterm_ends_the_prompt_at_any_moment(typed, shown, number, terminal):
     assert "Traceback" not in text and "unexpected" not in text, text
 
 
+@pytest.mark.long
 def test_ctrl_c_while_spark_starts_withdraws_the_statement(terminal, tmp_path):
     prompt = terminal(FAKE_START_AFTER=str(tmp_path / "go on"))
     prompt.run("rows 7;")
@@ -315,6 +317,7 @@ def test_the_line_of_an_error_fits_on_the_screen_wherever_rows_go(goes_on, tmp_p
     assert lines[number - 2].strip() == "at line 1, column 161"
 
 
+@pytest.mark.long
 def test_an_error_in_the_first_file_leaves_the_prompt_open(tmp_path):
     (tmp_path / "first.sql").write_text("ok;\nwrong here;")
     prompt = Terminal(tmp_path, "--file", "first.sql")
@@ -323,6 +326,7 @@ def test_an_error_in_the_first_file_leaves_the_prompt_open(tmp_path):
     prompt.leave()
 
 
+@pytest.mark.long
 def test_a_failed_start_is_shown_with_the_statement_and_tried_again(terminal):
     prompt = terminal(FAKE_START_ERROR="no Java was found")
     prompt.shows("Spark did not start")

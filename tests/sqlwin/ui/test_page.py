@@ -208,6 +208,7 @@ def test_the_page_follows_the_stream(browser: Any) -> None:
         assert tab.locator(".facts dd").first.inner_text() == "123"
 
 
+@pytest.mark.long
 def test_the_page_says_when_all_is_over(browser: Any) -> None:
     page = serve(watched(), 0)
     with open_page(browser, page.url) as tab:

@@ -145,6 +145,7 @@ def test_errors_of_the_registry_are_one_line(
     assert "\n" not in caught.value.message
 
 
+@pytest.mark.long
 def test_a_registry_that_does_not_answer_is_named() -> None:
     with pytest.raises(
         ExecutionError, match=r"at http://127\.0\.0\.1:1 is not reachable: .*refused"
@@ -152,6 +153,7 @@ def test_a_registry_that_does_not_answer_is_named() -> None:
         schema_texts({"url": "http://127.0.0.1:1"}, 7)
 
 
+@pytest.mark.long
 def test_a_failing_registry_gets_four_requests(registry: Registry) -> None:
     registry.n_failures = 1_000
     with pytest.raises(ExecutionError, match="rejected the request for schema 7: 503"):

@@ -286,6 +286,7 @@ def test_shared_state_is_as_large_as_the_finest_readers():
         assert shared.n_rows == alone.status.n_rows
 
 
+@pytest.mark.long
 def test_slices_used_only_by_wide_windows_are_merged():
     minute = 60 * S
     hour, day = 60 * minute, 1440 * minute
