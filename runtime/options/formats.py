@@ -277,6 +277,8 @@ def spark_options(spec: TableSpec, file_format: str) -> dict[str, str]:
             defaults["lineSep"] = "\n"
     if file_format == "json" and "json.encode.ignore-null-fields" in flink:
         defaults["ignoreNullFields"] = flink["json.encode.ignore-null-fields"]
+    if "mode" in options:
+        options["mode"] = options["mode"].upper()
     return {**defaults, **options}
 
 

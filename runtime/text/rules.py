@@ -127,8 +127,10 @@ class TextRules:
             return True
         has_nulls = bool(self.notation().nulls)
         is_simple = type_ in SIMPLE_TYPES or type_.startswith("decimal")
+        if type_ == "string":
+            return has_nulls
         if self.format in ("csv", "text"):
-            return is_simple or (has_nulls and type_ == "string")
+            return is_simple
         # Spark reads a time with a zone as NULL for a type without one
         reads_null = self.refuses and type_ == "timestamp_ntz"
         return self.format == "json" and is_simple and (has_nulls or reads_null)
