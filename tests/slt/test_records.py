@@ -87,9 +87,8 @@ def cases() -> Iterator[Any]:
             with_batch = (BATCH, *FURTHER)
             in_turn = replace(in_turn, modes=with_batch, every=6, done=())
             in_every = replace(in_every, modes=with_batch, done=())
-        yield _case(
-            name, in_turn, pytest.mark.slow if name.startswith("late/") else pytest.mark.long
-        )
+        is_long = name.startswith("windows/")
+        yield _case(name, in_turn, pytest.mark.long if is_long else pytest.mark.slow)
         yield _case(name, in_every, pytest.mark.slow)
 
 
