@@ -48,7 +48,7 @@ def test_a_compiled_model_reads_others_by_ref() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(DBT is None, reason="no dbt on the PATH: pip install dbt-duckdb")
+@pytest.mark.skipif(DBT is None, reason="dbt is not on the PATH; .ci/run installs it")
 def test_the_models_of_the_project_have_the_rows_of_their_queries(tmp_path: Path) -> None:
     project = tmp_path / "queries" / "integrations" / "dbt"
     shutil.copytree(PROJECT, project)

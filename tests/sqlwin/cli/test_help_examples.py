@@ -25,7 +25,7 @@ def examples(command: click.Command) -> list[str]:
 
 
 def commands_by_name() -> dict[str, click.Command]:
-    """Return all commands, those of parts too."""
+    """Return every command by its name, including those that optional extras add."""
     context = click.Context(main)
     commands = {name: main.get_command(context, name) for name in main.list_commands(context)}
     return {name: command for name, command in commands.items() if command is not None}
