@@ -14,6 +14,7 @@ from sqlglot import exp
 from planner.lowering.sql.refusals import refuse_part
 from planner.lowering.sql.target import Target
 from planner.lowering.sql.text import (
+    OPERATORS,
     all_of,
     binary,
     call,
@@ -35,18 +36,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # rounds their conversion correctly
 _EXACT_DIGITS = 15
 _INT_LIMIT = 1 << 31
-_OPERATORS: dict[str, type[exp.Binary]] = {
-    "+": exp.Add,
-    "-": exp.Sub,
-    "*": exp.Mul,
-    "=": exp.EQ,
-    "<>": exp.NEQ,
-    "<": exp.LT,
-    "<=": exp.LTE,
-    ">": exp.GT,
-    ">=": exp.GTE,
-    "<=>": exp.NullSafeEQ,
-}
 _ORDERS = ("<", "<=", ">", ">=")
 _LOGIC = {"and": exp.And, "or": exp.Or}
 # Parts of a time: name of the function, and Spark's result minus DuckDB's
@@ -172,7 +161,7 @@ class TargetExpressions:
     def _arithmetic(self, expression: Call) -> exp.Expr:
         function, type_ = expression.function, expression.type
         left, right = self._operands(expression)
-        kind = _OPERATORS[function]
+        kind = OPERATORS[function]
         if decimal_digits(type_) is not None:
             return self._decimal_arithmetic(expression, left, right)
         result = binary(kind, left, right)
@@ -183,7 +172,7 @@ class TargetExpressions:
         function, type_ = expression.function, expression.type
         if not _is_unclamped(expression):
             self.refuse(expression, "decimals of more than 38 digits are rounded otherwise")
-        kind = _OPERATORS[function]
+        kind = OPERATORS[function]
         if self.target.name == "spark":
             return binary(kind, left, right)
         # DuckDB computes with the digits of the operands, of 64 bits up to 18 digits
@@ -255,7 +244,7 @@ class TargetExpressions:
         left, right = self._operands(expression)
         if expression.args[0].type == "string" and expression.function in _ORDERS:
             left = self.target.compared(left, "string")
-        return binary(_OPERATORS[expression.function], left, right)
+        return binary(OPERATORS[expression.function], left, right)
 
     def _joined(self, expression: Call) -> exp.Expr:
         first, *others = self._args(expression)

@@ -25,6 +25,19 @@ _TYPES = {
     "timestamp": exp.DType.TIMESTAMPTZ,
     "timestamp_ntz": exp.DType.TIMESTAMPNTZ,
 }
+# Operators by the names of functions
+OPERATORS: dict[str, type[exp.Binary]] = {
+    "+": exp.Add,
+    "-": exp.Sub,
+    "*": exp.Mul,
+    "=": exp.EQ,
+    "<>": exp.NEQ,
+    "<": exp.LT,
+    "<=": exp.LTE,
+    ">": exp.GT,
+    ">=": exp.GTE,
+    "<=>": exp.NullSafeEQ,
+}
 FIRST_DAY = exp.Cast(this=exp.Literal.string("1970-01-01"), to=exp.DataType(this=exp.DType.DATE))
 _ARITHMETIC = (exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Add, exp.Sub)
 # More than any operator

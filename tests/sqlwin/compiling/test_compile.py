@@ -38,6 +38,13 @@ SCHEMA = "CREATE TABLE t (ts TIMESTAMP(6), k STRING, v BIGINT, i INT, d DOUBLE, 
 START = dt.datetime.fromisoformat("1969-12-31 23:58")
 MICROSECOND = dt.timedelta(microseconds=1)
 EPOCH = dt.datetime.fromisoformat("1970-01-01")
+WINDOWS = (
+    OracleWindow("TUMBLE", 10 * MINUTE_US, offset_us=-3 * MINUTE_US),
+    OracleWindow("HOP", 60 * MINUTE_US, MINUTE_US),
+    OracleWindow("HOP", 5 * MINUTE_US, 2 * MINUTE_US, MINUTE_US),
+    OracleWindow("HOP", 2 * MINUTE_US, 5 * MINUTE_US),
+    OracleWindow("CUMULATE", 12 * MINUTE_US, 3 * MINUTE_US, MINUTE_US),
+)
 
 
 def rows_at(*seconds: float | None, **columns: Sequence[Any]) -> pa.Table:
@@ -107,13 +114,7 @@ def test_a_golden_text_has_the_rows_of_its_query(
 
 @pytest.mark.parametrize(
     "window",
-    [
-        OracleWindow("TUMBLE", 10 * MINUTE_US, offset_us=-3 * MINUTE_US),
-        OracleWindow("HOP", 60 * MINUTE_US, MINUTE_US),
-        OracleWindow("HOP", 5 * MINUTE_US, 2 * MINUTE_US, MINUTE_US),
-        OracleWindow("HOP", 2 * MINUTE_US, 5 * MINUTE_US),
-        OracleWindow("CUMULATE", 12 * MINUTE_US, 3 * MINUTE_US, MINUTE_US),
-    ],
+    WINDOWS,
     ids=str,
 )
 def test_windows_have_the_rows_of_brute_force(window: OracleWindow) -> None:

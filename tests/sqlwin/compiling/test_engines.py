@@ -13,12 +13,13 @@ import sqlwin
 from runtime.simulator.compare import is_same
 from sqlwin.session import Session
 from tests.engines import ENGINES, Engine, engine
-from tests.oracle import MINUTE_US, OracleWindow, expected, same_rows
+from tests.oracle import OracleWindow, expected, same_rows
 from tests.sqlwin.compiling.test_compile import (
     EPOCH,
     EXPRESSIONS,
     MICROSECOND,
     SCHEMA,
+    WINDOWS,
     rows_at,
     rows_here,
     scalar_rows,
@@ -52,13 +53,7 @@ def values(n: int = 400) -> pa.Table:
 
 @pytest.mark.parametrize(
     "window",
-    [
-        OracleWindow("TUMBLE", 10 * MINUTE_US, offset_us=-3 * MINUTE_US),
-        OracleWindow("HOP", 60 * MINUTE_US, MINUTE_US),
-        OracleWindow("HOP", 5 * MINUTE_US, 2 * MINUTE_US, MINUTE_US),
-        OracleWindow("HOP", 2 * MINUTE_US, 5 * MINUTE_US),
-        OracleWindow("CUMULATE", 12 * MINUTE_US, 3 * MINUTE_US, MINUTE_US),
-    ],
+    WINDOWS,
     ids=str,
 )
 def test_windows_have_the_rows_of_brute_force(there: Engine, window: OracleWindow) -> None:

@@ -128,10 +128,6 @@ class ClickHouseTarget(Target):
             return call("toInt32", args[0])
         return days_and_months(name, args, _add_months, part_of_time)
 
-    def fail(self, message: str) -> exp.Expr:
-        # only for division by zero, which has its own writer
-        raise AssertionError(message)
-
     def rounded_quotient(
         self, total: exp.Expr, sum_scale: int, count: exp.Expr, scale: int, type_: str
     ) -> exp.Expr:

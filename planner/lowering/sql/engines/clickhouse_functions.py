@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from sqlglot import exp
 
+from planner.lowering.sql.engines.functions import (
+    Writer,
+    check_division,
+    check_replace,
+    write_in_wider_type,
+    writers_of_parts,
+)
 from planner.lowering.sql.target import FLOATING, ExpressionWriter
 from planner.lowering.sql.text import binary, call, case, cast, not_null
 from planner.scalars.decimals import decimal_digits
@@ -26,7 +32,6 @@ _FIELDS = {
     "minute": "toMinute",
     "second": "toSecond",
 }
-_OPERATORS: dict[str, type[exp.Binary]] = {"+": exp.Add, "-": exp.Sub, "*": exp.Mul}
 _TRIMS = {"trim": "trimBoth", "ltrim": "trimLeft", "rtrim": "trimRight"}
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _MIRRORED = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
@@ -44,32 +49,20 @@ def part_of_time(function: str, time: exp.Expr) -> exp.Expr:
     return cast(part, "int")
 
 
-def _part_of_time(rows: ExpressionWriter, expression: Call) -> exp.Expr:
-    (time,) = expression.args
-    if time.type == "timestamp":
-        rows.refuse(expression, "the time zone of the session decides")
-    return part_of_time(expression.function, rows.write(time))
-
-
 def _arithmetic(rows: ExpressionWriter, expression: Call) -> exp.Expr | None:
-    """Write `+`, `-`, `*` and a sign of integers in a wider type, because integers wrap."""
-    type_ = expression.type
-    if not is_integer(type_):
-        return None
-    wide = "toInt128" if type_ == "bigint" else "toInt64"
-    args = [call(wide, rows.write(arg)) for arg in expression.args]
-    if expression.function == "neg":
-        return cast(exp.Neg(this=args[0]), type_)
-    return cast(binary(_OPERATORS[expression.function], *args), type_)
+    return write_in_wider_type(rows, expression, _widened)
+
+
+def _widened(value: exp.Expr, type_: str) -> exp.Expr:
+    return call("toInt128" if type_ == "bigint" else "toInt64", value)
 
 
 def _divided(rows: ExpressionWriter, expression: Call) -> exp.Expr:
     """Write `/`, `%` and `div`. Integers fail on a division by zero, doubles do not."""
     function, type_ = expression.function, expression.type
     args = expression.args
-    if decimal_digits(type_) is not None or any(decimal_digits(arg.type) for arg in args):
-        rows.refuse(expression, "engines round quotients of decimals differently")
-    if type_ == "float" or (function == "%" and not is_integer(type_)):
+    check_division(rows, expression)
+    if function == "%" and not is_integer(type_):
         rows.refuse(expression)
     if is_integer(type_):
         name = {"%": "modulo", "div": "intDiv"}[function]
@@ -214,9 +207,7 @@ def _substring(rows: ExpressionWriter, expression: Call) -> exp.Expr:
 
 
 def _replaced(rows: ExpressionWriter, expression: Call) -> exp.Expr:
-    part = expression.args[1]
-    if not isinstance(part, Constant) or not part.value:
-        rows.refuse(expression, "an empty text to replace is not known to be the same")
+    check_replace(rows, expression)
     return call("replaceAll", *(rows.write(arg) for arg in expression.args))
 
 
@@ -243,9 +234,8 @@ def _refused(rows: ExpressionWriter, expression: Call) -> exp.Expr:
     rows.refuse(expression)
 
 
-Writer = Callable[[ExpressionWriter, Call], exp.Expr | None]
 WRITERS: dict[str, Writer] = {
-    **dict.fromkeys(_FIELDS, _part_of_time),
+    **writers_of_parts(part_of_time),
     **dict.fromkeys(("+", "-", "*", "neg"), _arithmetic),
     **dict.fromkeys(("/", "%", "div"), _divided),
     **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), _compared),

@@ -127,10 +127,6 @@ class DataFusionTarget(Target):
                 return cast(args[0], "date")
         return days_and_months(name, args, _month_after_1970, part_of_time)
 
-    def fail(self, message: str) -> exp.Expr:
-        # only for division by zero, which fails here
-        raise AssertionError(message)
-
     def rounded_quotient(
         self, total: exp.Expr, sum_scale: int, count: exp.Expr, scale: int, type_: str
     ) -> exp.Expr:

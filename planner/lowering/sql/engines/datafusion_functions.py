@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sqlglot import exp
 
+from planner.lowering.sql.engines.functions import (
+    DAY_SHIFTS,
+    Writer,
+    check_division,
+    check_replace,
+    field_of,
+    write_in_wider_type,
+    writers_of_parts,
+)
 from planner.lowering.sql.target import FLOATING, ExpressionWriter
-from planner.lowering.sql.text import binary, call, case, cast, data_type, decimal, number, operand
-from planner.scalars.decimals import MAX_DECIMAL_DIGITS, decimal_digits
-from planner.scalars.types import is_integer
+from planner.lowering.sql.text import (
+    OPERATORS,
+    binary,
+    call,
+    case,
+    cast,
+    data_type,
+    decimal,
+    number,
+    operand,
+)
+from planner.scalars.decimals import MAX_DECIMAL_DIGITS
 from runtime.spec.expressions import Call, Constant, Expression
 
-_FIELDS = {
-    "weekofyear": "WEEK",
-    "dayofyear": "DOY",
-    "dayofweek": "DOW",
-    "weekday": "ISODOW",
-}
-# Spark's number of a day minus DataFusion's
-_SHIFTS = {"dayofweek": 1, "weekday": -1}
-_OPERATORS: dict[str, type[exp.Binary]] = {
-    "+": exp.Add,
-    "-": exp.Sub,
-    "*": exp.Mul,
-    "=": exp.EQ,
-    "<>": exp.NEQ,
-    "<": exp.LT,
-    "<=": exp.LTE,
-    ">": exp.GT,
-    ">=": exp.GTE,
-    "<=>": exp.NullSafeEQ,
-}
 _BIGINT = decimal(19, 0)
 # A double below has an exponent in its text, which no cast reads
 _LEAST_PLAIN, _PLAIN_LIMIT = "1e-5", "1e16"
@@ -41,38 +37,24 @@ _MAX_DECIMALS = 4
 def part_of_time(function: str, time: exp.Expr) -> exp.Expr:
     """Return a part of a time as INT, by the name of Spark's function."""
     name = function.lower()
-    part = call("DATE_PART", _FIELDS.get(name, name.upper()), time)
-    more = _SHIFTS.get(name)
+    part = call("DATE_PART", field_of(name), time)
+    more = DAY_SHIFTS.get(name)
     return cast(part if more is None else binary(exp.Add, part, more), "int")
 
 
-def _part_of_time(rows: ExpressionWriter, expression: Call) -> exp.Expr:
-    (time,) = expression.args
-    if time.type == "timestamp":
-        rows.refuse(expression, "the time zone of the session decides")
-    return part_of_time(expression.function, rows.write(time))
-
-
 def _arithmetic(rows: ExpressionWriter, expression: Call) -> exp.Expr | None:
-    """Write `+`, `-`, `*` and a sign of integers in a wider type, because integers wrap."""
-    type_ = expression.type
-    if not is_integer(type_):
-        return None
-    wide = _BIGINT if type_ == "bigint" else data_type("bigint")
-    args = [cast(rows.write(arg), wide) for arg in expression.args]
-    if expression.function == "neg":
-        return cast(exp.Neg(this=args[0]), type_)
-    return cast(binary(_OPERATORS[expression.function], *args), type_)
+    return write_in_wider_type(rows, expression, _widened)
+
+
+def _widened(value: exp.Expr, type_: str) -> exp.Expr:
+    return cast(value, _BIGINT if type_ == "bigint" else data_type("bigint"))
 
 
 def _divided(rows: ExpressionWriter, expression: Call) -> exp.Expr:
     """Write `/`, `%` and `div`. Integers fail on a division by zero, doubles do not."""
     function, type_ = expression.function, expression.type
     args = expression.args
-    if decimal_digits(type_) is not None or any(decimal_digits(arg.type) for arg in args):
-        rows.refuse(expression, "engines round quotients of decimals differently")
-    if type_ == "float":
-        rows.refuse(expression)
+    check_division(rows, expression)
     kind = {"/": exp.Div, "%": exp.Mod, "div": exp.IntDiv}[function]
     operands = "double" if type_ == "double" else "bigint"
     left, right = (_as_type(rows, arg, operands) for arg in args)
@@ -95,7 +77,7 @@ def _compared(rows: ExpressionWriter, expression: Call) -> exp.Expr | None:
     if not any(arg.type in FLOATING for arg in expression.args):
         return None
     left, right = (_with_one_nan(rows, arg) for arg in expression.args)
-    return binary(_OPERATORS[expression.function], left, right)
+    return binary(OPERATORS[expression.function], left, right)
 
 
 def _in(rows: ExpressionWriter, expression: Call) -> exp.Expr | None:
@@ -147,9 +129,7 @@ def _root(rows: ExpressionWriter, expression: Call) -> exp.Expr:
 
 
 def _replaced(rows: ExpressionWriter, expression: Call) -> exp.Expr | None:
-    part = expression.args[1]
-    if not isinstance(part, Constant) or not part.value:
-        rows.refuse(expression, "an empty text to replace is not known to be the same")
+    check_replace(rows, expression)
     return None
 
 
@@ -164,13 +144,8 @@ def _text_test(rows: ExpressionWriter, expression: Call) -> exp.Expr:
     return call(expression.function.upper(), *args)
 
 
-Writer = Callable[[ExpressionWriter, Call], exp.Expr | None]
 WRITERS: dict[str, Writer] = {
-    **dict.fromkeys(
-        ("year", "quarter", "month", "weekofyear", "day", "dayofyear", "dayofweek", "weekday",
-         "hour", "minute", "second"),
-        _part_of_time,
-    ),
+    **writers_of_parts(part_of_time),
     **dict.fromkeys(("+", "-", "*", "neg"), _arithmetic),
     **dict.fromkeys(("/", "%", "div"), _divided),
     **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), _compared),
@@ -181,4 +156,4 @@ WRITERS: dict[str, Writer] = {
     "replace": _replaced,
     "shift_right": _shifted_right,
     **dict.fromkeys(("contains", "starts_with", "ends_with"), _text_test),
-}  # fmt: skip
+}

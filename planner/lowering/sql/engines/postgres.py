@@ -127,10 +127,6 @@ class PostgresTarget(Target):
     def month_function(self, name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
         return days_and_months(name, args, _add_months, part_of_time)
 
-    def fail(self, message: str) -> exp.Expr:
-        # only for division by zero, which fails here
-        raise AssertionError(message)
-
     def rounded_quotient(
         self, total: exp.Expr, sum_scale: int, count: exp.Expr, scale: int, type_: str
     ) -> exp.Expr:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from sqlglot import exp
 
+from planner.lowering.sql.engines.functions import (
+    DAY_SHIFTS,
+    Writer,
+    check_division,
+    field_of,
+    writers_of_parts,
+)
 from planner.lowering.sql.target import ExpressionWriter
 from planner.lowering.sql.text import binary, call, case, cast, number, operand
 from planner.scalars.decimals import decimal_digits
 from planner.scalars.types import is_integer
 from runtime.spec.expressions import Call, Constant, Expression
 
-_FIELDS = {
-    "weekofyear": "WEEK",
-    "dayofyear": "DOY",
-    "dayofweek": "DOW",
-    "weekday": "ISODOW",
-}
-# Spark's number of a day minus PostgreSQL's
-_SHIFTS = {"dayofweek": 1, "weekday": -1}
 _FIRST_YEAR = exp.Cast(this=exp.Literal.string("0001-01-01"), to=exp.DataType(this=exp.DType.DATE))
 _NAN = exp.Literal.string("NaN")
 _PIECE = re.compile(r"\.\*|\.|\\x\{([0-9a-f]+)\}|[^.\\]")
@@ -31,12 +29,12 @@ _NUMERIC = exp.DataType(this=exp.DType.DECIMAL)
 def part_of_time(function: str, time: exp.Expr) -> exp.Expr:
     """Return a part of a time as INT, by the name of Spark's function."""
     name = function.lower()
-    field = exp.Var(this=_FIELDS.get(name, name.upper()))
+    field = exp.Var(this=field_of(name))
     part: exp.Expr = exp.Extract(this=field, expression=time.copy())
     if name == "second":
         part = call("FLOOR", part)
-    if name in _SHIFTS:
-        part = binary(exp.Add, part, _SHIFTS[name])
+    if name in DAY_SHIFTS:
+        part = binary(exp.Add, part, DAY_SHIFTS[name])
     whole = cast(part, "int")
     if name != "year":
         return whole
@@ -46,20 +44,12 @@ def part_of_time(function: str, time: exp.Expr) -> exp.Expr:
     )
 
 
-def _part_of_time(rows: ExpressionWriter, expression: Call) -> exp.Expr:
-    (time,) = expression.args
-    if time.type == "timestamp":
-        rows.refuse(expression, "the time zone of the session decides")
-    return part_of_time(expression.function, rows.write(time))
-
-
 def _divided(rows: ExpressionWriter, expression: Call) -> exp.Expr:
     """Write `/`, `%` and `div`, which fail on a division by zero."""
     function, type_ = expression.function, expression.type
     args = expression.args
-    if decimal_digits(type_) is not None or any(decimal_digits(arg.type) for arg in args):
-        rows.refuse(expression, "engines round quotients of decimals differently")
-    if type_ == "float" or (function == "%" and not is_integer(type_)):
+    check_division(rows, expression)
+    if function == "%" and not is_integer(type_):
         rows.refuse(expression)
     left, right = (_as_type(rows, arg, type_) for arg in args)
     kind = {"/": exp.Div, "%": exp.Mod, "div": exp.IntDiv}[function]
@@ -168,13 +158,8 @@ def _like(rows: ExpressionWriter, expression: Call) -> exp.Expr:
     return exp.Like(this=operand(rows.write(text)), expression=exp.Literal.string(pattern))
 
 
-Writer = Callable[[ExpressionWriter, Call], exp.Expr | None]
 WRITERS: dict[str, Writer] = {
-    **dict.fromkeys(
-        ("year", "quarter", "month", "weekofyear", "day", "dayofyear", "dayofweek", "weekday",
-         "hour", "minute", "second"),
-        _part_of_time,
-    ),
+    **writers_of_parts(part_of_time),
     **dict.fromkeys(("/", "%", "div"), _divided),
     "neg": _negated,
     "round": _rounded,
@@ -185,4 +170,4 @@ WRITERS: dict[str, Writer] = {
     **dict.fromkeys(("trim", "ltrim", "rtrim"), _trimmed),
     **dict.fromkeys(("contains", "starts_with", "ends_with"), _text_test),
     "like": _like,
-}  # fmt: skip
+}
