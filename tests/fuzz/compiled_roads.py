@@ -25,14 +25,14 @@ Engine = Callable[[str, Mapping[str, pa.Table]], pa.Table]
 
 # Reasons for which random queries are refused
 KNOWN_REASONS = re.compile(
-    r"windows of TIMESTAMP_LTZ|\S+ is an instant|FILL is not compiled|only Spark knows"
-    r"|GROUPING SETS over SESSION|TIMESTAMP_LTZ on the wall clock"
+    r"\S+ is an instant|FILL is not compiled|only Spark knows"
+    r"|GROUPING SETS over SESSION|TIMESTAMP_LTZ on the clocks"
     r"|PostgreSQL has no TINYINT|times outside the years of PostgreSQL"
     r"|AVG of DECIMAL.* on Spark|SUM_DISTINCT is not merged from slices on Spark"
     r"|times outside the years of the engine|SUM_DISTINCT is not merged from slices on DataFusion"
     r"|(?:CUBE|ROLLUP|GROUPING SETS) .*is not supported"
 )
-_ZONE = re.compile(r"the time zone \S+,")
+_ZONE = re.compile(r"the clocks of \S+,")
 
 
 class BlocksOnDuckDb(DuckDbTarget):
@@ -70,7 +70,7 @@ class CompiledRoads(Roads):
         except SqlwinError as error:
             if not error.message.startswith(self.refusal):
                 raise
-            reason = _ZONE.sub("a time zone,", error.message.removeprefix(self.refusal))
+            reason = _ZONE.sub("the clocks of a zone,", error.message.removeprefix(self.refusal))
             self.refused[reason] += 1
             return None
         compare(self.dialect, query, rows_of([rows]))

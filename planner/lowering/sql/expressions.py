@@ -11,6 +11,7 @@ from typing import NoReturn, TypeGuard
 
 from sqlglot import exp
 
+from planner.lowering.sql.clocks import local_us
 from planner.lowering.sql.refusals import refuse_part
 from planner.lowering.sql.target import Target
 from planner.lowering.sql.text import (
@@ -322,14 +323,11 @@ class TargetExpressions:
 
     def _wall_clock(self, expression: Call) -> exp.Expr:
         value, zone = expression.args
-        if not isinstance(zone, Constant) or zone.value != "UTC":
-            refuse_part(
-                "TIMESTAMP_LTZ on the wall clock of another time zone than UTC depends on the "
-                "engine's time zones",
-                expression.text,
-                "SET 'table.local-time-zone' = 'UTC', or use a TIMESTAMP column",
-            )
-        return self.target.from_us(self.target.to_us(self.write(value), value.type))
+        assert isinstance(zone, Constant) and isinstance(zone.value, str)
+        time = self.write(value)
+        return self.target.from_us(
+            local_us(self.target, time, value.type, zone.value, expression.text)
+        )
 
     def _shifted(self, expression: Call) -> exp.Expr:
         value, by_us = expression.args

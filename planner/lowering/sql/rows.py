@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from planner.lowering.sql.assigners import ARGUMENT, on_target
+from planner.lowering.sql.clocks import local_us
 from planner.lowering.sql.column_types import column_types
 from planner.lowering.sql.expressions import TargetExpressions
 from planner.lowering.sql.names import TextNames, quoted
@@ -292,14 +293,8 @@ class _RowsWriter:
         target, source = self.ctes.target, self.source(node.input)
         if node.window.emit_only_on_update:
             refuse_part("EMITONLYONUPDATE is not compiled", "EMITONLYONUPDATE")
-        if node.time_type != "timestamp_ntz" and node.time_zone != "UTC":
-            refuse_part(
-                f"windows of TIMESTAMP_LTZ follow the clock of the time zone {node.time_zone}, "
-                "which engines may know differently",
-                f"{node.window.function}(",
-                "SET 'table.local-time-zone' = 'UTC', or use a TIMESTAMP column",
-            )
-        time_us = target.to_us(source.columns[node.time_column], node.time_type)
+        time, part = source.columns[node.time_column], f"{node.window.function}("
+        time_us = local_us(target, time, node.time_type, node.time_zone, part)
         if isinstance(node.window, BaseAligned):
             assigner = node.window.assigner()
             ends = on_target(assigner.window_ends_sql(ARGUMENT), time_us, target)

@@ -65,6 +65,13 @@ class Target(ABC):
     def to_us(self, time: exp.Expr, type_: str) -> exp.Expr:
         """Return the microseconds since 1970 of a `timestamp_ntz`, or of a `timestamp` in UTC."""
 
+    def wall_clock_us(self, time: exp.Expr, region: str) -> exp.Expr | None:
+        """Return the microseconds since 1970 that the clocks of a region show at a `timestamp`.
+
+        None if the engine's time zones are not known to be those of Spark.
+        """
+        return None
+
     @abstractmethod
     def from_us(self, time_us: exp.Expr, type_: str = "timestamp_ntz") -> exp.Expr:
         """Return the time with these microseconds since 1970."""

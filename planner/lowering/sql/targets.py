@@ -11,7 +11,7 @@ from planner.lowering.sql.engines.datafusion import DataFusionTarget
 from planner.lowering.sql.engines.months import days_and_months
 from planner.lowering.sql.engines.postgres import PostgresTarget
 from planner.lowering.sql.target import Target
-from planner.lowering.sql.text import binary, call, case, cast, decimal, number
+from planner.lowering.sql.text import binary, call, case, cast, decimal, number, operand
 from planner.scalars.decimals import MAX_DECIMAL_DIGITS, decimal_digits, decimal_result
 
 _MICROSECOND = exp.Interval(this=exp.Literal.string("0.000001"), unit=exp.Var(this="SECOND"))
@@ -29,6 +29,9 @@ class DuckDbTarget(Target):
 
     def to_us(self, time: exp.Expr, type_: str) -> exp.Expr:
         return call("EPOCH_US", time)
+
+    def wall_clock_us(self, time: exp.Expr, region: str) -> exp.Expr:
+        return call("EPOCH_US", exp.AtTimeZone(this=operand(time), zone=exp.Literal.string(region)))
 
     def from_us(self, time_us: exp.Expr, type_: str = "timestamp_ntz") -> exp.Expr:
         name = "MAKE_TIMESTAMP" if type_ == "timestamp_ntz" else "MAKE_TIMESTAMPTZ"
@@ -101,6 +104,9 @@ class SparkTarget(Target):
             return call("UNIX_MICROS", time)
         # TIMESTAMPDIFF would move times that the session's time zone skips in spring
         return binary(exp.IntDiv, binary(exp.Sub, time, _EPOCH), _MICROSECOND)
+
+    def wall_clock_us(self, time: exp.Expr, region: str) -> exp.Expr:
+        return call("UNIX_MICROS", call("FROM_UTC_TIMESTAMP", time, exp.Literal.string(region)))
 
     def from_us(self, time_us: exp.Expr, type_: str = "timestamp_ntz") -> exp.Expr:
         if type_ == "timestamp":

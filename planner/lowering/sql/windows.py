@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from planner.lowering.sql.assigners import ARGUMENT, on_target
+from planner.lowering.sql.clocks import local_us
 from planner.lowering.sql.column_types import types_of_partial
 from planner.lowering.sql.expressions import TargetExpressions
 from planner.lowering.sql.frames import FrameWriter, reason_against_frames
@@ -87,15 +88,9 @@ class WindowWriter:
         ]
 
     def _time_us(self) -> exp.Expr:
-        time = self.local.source.time
-        if time.type == "timestamp" and self.local.source.time_zone != "UTC":
-            refuse_part(
-                "windows of TIMESTAMP_LTZ follow the clock of the time zone "
-                f"{self.local.source.time_zone}, which engines may know differently",
-                f"{self.window.function}(",
-                "SET 'table.local-time-zone' = 'UTC', or use a TIMESTAMP column",
-            )
-        return self.ctes.target.to_us(self.rows.write(time), time.type)
+        scan, part = self.local.source, f"{self.window.function}("
+        time = self.rows.write(scan.time)
+        return local_us(self.ctes.target, time, scan.time.type, scan.time_zone, part)
 
     def _slices(self, cells: BaseAligned, extras: Sequence[exp.Expr] = ()) -> exp.Table:
         """Add the slices: rows by key and slice."""

@@ -40,6 +40,10 @@ class DataFusionTarget(Target):
         in_us = call("ARROW_CAST", time, _UTC if type_ == "timestamp" else _LOCAL)
         return cast(cast(cast(in_us, "bigint"), decimal(_TIME_DIGITS, 0)), "bigint")
 
+    def wall_clock_us(self, time: exp.Expr, region: str) -> exp.Expr:
+        there = call("ARROW_CAST", time, f'Timestamp(Microsecond, Some("{region}"))')
+        return self.to_us(call("TO_LOCAL_TIME", there), "timestamp_ntz")
+
     def from_us(self, time_us: exp.Expr, type_: str = "timestamp_ntz") -> exp.Expr:
         if type_ == "timestamp":
             return call("ARROW_CAST", time_us, _UTC)

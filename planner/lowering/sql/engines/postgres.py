@@ -43,6 +43,9 @@ class PostgresTarget(Target):
         seconds = exp.Extract(this=exp.Var(this="EPOCH"), expression=time.copy())
         return cast(binary(exp.Mul, seconds, 1_000_000), "bigint")
 
+    def wall_clock_us(self, time: exp.Expr, region: str) -> exp.Expr:
+        return self.to_us(_at(time, region), "timestamp_ntz")
+
     def from_us(self, time_us: exp.Expr, type_: str = "timestamp_ntz") -> exp.Expr:
         # a product with an interval is exact up to 2^53 microseconds
         day = cast(binary(exp.IntDiv, time_us, _DAY_US), "int")
@@ -51,7 +54,7 @@ class PostgresTarget(Target):
         time = exp.Paren(this=binary(exp.Add, binary(exp.Add, FIRST_DAY, day), of_day))
         if type_ == "timestamp_ntz":
             return time
-        return exp.AtTimeZone(this=time, zone=exp.Literal.string("UTC"))
+        return _at(time, "UTC")
 
     def double(self, value: float) -> exp.Expr:
         # a number with an exponent is NUMERIC, which has no negative zero
@@ -150,6 +153,10 @@ class PostgresTarget(Target):
         for type_ in query.find_all(exp.DataType):
             if type_.this == exp.DType.TINYINT:
                 refuse_part(f"{self.title} has no TINYINT", "TINYINT", "use SMALLINT")
+
+
+def _at(time: exp.Expr, zone: str) -> exp.Expr:
+    return exp.AtTimeZone(this=operand(time), zone=exp.Literal.string(zone))
 
 
 def _add_months(date: exp.Expr, months: exp.Expr) -> exp.Expr:
