@@ -16,6 +16,7 @@ from planner.nodes.aggregate_plans import BOUNDS, TIME
 from planner.nodes.logical import Filter, Node, Project, SqlQuery, TableScan
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.nodes.sql_words import sql_words
+from planner.scalars.literals import time_zone
 from planner.sql.build import (
     conjuncts,
     is_flat_type,
@@ -28,7 +29,7 @@ from planner.sql.parts import bare_table, name_parts, only_source, without_quali
 from runtime.plan.exchange import WindowProjection
 from runtime.refusal import Refusal, Refused, refuse, tried
 from runtime.shown_types import shown_type
-from runtime.spec.expressions import Call, ColumnRef, Expression, columns_of
+from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, columns_of
 from runtime.spec.table import Column
 
 # Expression that computes a column, or why the scan cannot, which matters if the column is read
@@ -294,9 +295,12 @@ def rows_of_windows(node: Node, zone: str, types: Mapping[str, str]) -> RowsOfSc
     return rows_above(node, source)
 
 
-def only_spark_produces(name: str) -> Refusal:
-    """Return why Arrow cannot compute a bound of windows that is an instant."""
-    return Refusal(f"{name} is an instant, which only Spark can produce")
+def instant_of_bound(name: str, bound: str, zone: str) -> Made:
+    """Return the instant of a bound of windows, which is a time on the wall clock of a zone."""
+    if time_zone(zone) is None:
+        return Refusal(f"{name} is an instant in the time zone {zone}, which only Spark knows")
+    args = (ColumnRef(bound, "timestamp_ntz"), Constant(zone, "string"))
+    return Call("instant", args, "timestamp")
 
 
 def merged_windows(node: GlobalWindowAggregate, zone: str, types: Mapping[str, str]) -> RowsOfScan:
@@ -307,10 +311,13 @@ def merged_windows(node: GlobalWindowAggregate, zone: str, types: Mapping[str, s
     for column in schema:
         if column.name not in roles:
             made[column.name.lower()] = ColumnRef(column.name, column.type)
-        elif column.type == "timestamp_ntz":
-            made[column.name.lower()] = ColumnRef(BOUNDS[roles[column.name]], column.type)
-        else:
-            made[column.name.lower()] = only_spark_produces(column.name)
+            continue
+        bound = BOUNDS[roles[column.name]]
+        made[column.name.lower()] = (
+            ColumnRef(bound, column.type)
+            if column.type == "timestamp_ntz"
+            else instant_of_bound(column.name, bound, zone)
+        )
     return RowsOfScan((), made, schema, made, (), (), zone)
 
 

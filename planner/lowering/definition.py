@@ -37,7 +37,7 @@ from runtime.plan.rows import (
     UnitedRows,
     WindowedRows,
 )
-from runtime.refusal import Refusal, refuse
+from runtime.refusal import refuse
 from runtime.spec.expressions import Expression
 from runtime.spec.filling import FillLinear
 from runtime.spec.table import Column
@@ -98,11 +98,9 @@ class _DefinitionLowering(GivenTablesLowering):
 
     def window_rows_here(self, node: WindowTableFunction) -> Relation:
         """Return rows copied into their windows."""
-        window = node.window
-        if window.emit_only_on_update:
+        if node.window.emit_only_on_update:
             refuse("EMITONLYONUPDATE leaves windows out")
-        instant = Refusal(f"{node.columns.time} of {window.function} is an instant")
-        return self.windowed_here(node, instant)
+        return self.windowed_here(node)
 
     def groups_here(self, node: Aggregate) -> Relation:
         """Return the groups of rows."""

@@ -16,7 +16,7 @@ from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.partial_calls import row_partials
 from planner.aggregates.shared_partials import share_partials
 from planner.arrow.partials import arrow_partials
-from planner.arrow.scan_rows import Made, make_column, merged_windows, only_spark_produces
+from planner.arrow.scan_rows import Made, instant_of_bound, make_column, merged_windows
 from planner.catalog import Schema
 from planner.lowering.relation import Relation, Slicing
 from planner.lowering.select import SelectLowering
@@ -65,7 +65,7 @@ from runtime.plan.local import (
 )
 from runtime.plan.nodes import MeasuredStep, SqlStep
 from runtime.plan.rows import LocalRows, RowScan, WindowedRows, grouping_sets, local_rows
-from runtime.refusal import Refusal, refuse
+from runtime.refusal import refuse
 from runtime.shown_types import shown_type
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.table import Column
@@ -214,12 +214,13 @@ class WindowsLowering(SelectLowering):
         rows = MergedWindows(ExchangeStep(local, names), aggregation, window_time=TIME)
         windows = self.relation_of(rows, tuple(columns)).scan
         finishes = {plan.call.name: plan.finish for plan in plans}
-        finishes |= {key.name: column(BOUNDS[key.role]) for key in node.window_keys}
+        bounds = {key.name: BOUNDS[key.role] for key in node.window_keys}
+        finishes |= {name: column(bound) for name, bound in bounds.items()}
         made: dict[str, Made] = {}
         for part in node.schema:
-            is_bound = any(key.name == part.name for key in node.window_keys)
-            if is_bound and part.type != "timestamp_ntz":
-                made[part.name.lower()] = only_spark_produces(part.name)
+            bound = bounds.get(part.name)
+            if bound is not None and part.type != "timestamp_ntz":
+                made[part.name.lower()] = instant_of_bound(part.name, bound, self.zone)
             else:
                 expr = finishes.get(part.name, column(part.name))
                 made[part.name.lower()] = make_column(expr, windows)
@@ -233,16 +234,17 @@ class WindowsLowering(SelectLowering):
         for part in node.input.schema:
             if part.name.lower() in partition and not is_flat_type(part.type):
                 refuse(f"only Spark can partition by {part.name}, {shown_type(part.type)}")
-        return self.windowed_here(node, only_spark_produces(node.columns.time))
+        return self.windowed_here(node)
 
-    def windowed_here(self, node: WindowTableFunction, instant: Refusal) -> Relation:
-        """Return rows copied into their windows. A time that is an instant is refused."""
+    def windowed_here(self, node: WindowTableFunction) -> Relation:
+        """Return rows copied into their windows."""
         below = self.project(self.node(node.input), node.input.schema)
         names = (node.columns.start, node.columns.end, node.columns.time)
         rows = WindowedRows(below, node.window, node.time_column, node.time_type, self.zone, names)
         whole = self.relation_of(rows, node.schema)
         if node.time_type == "timestamp_ntz":
             return whole
+        instant = instant_of_bound(names[2], names[2], self.zone)
         columns = {**whole.scan.columns, names[2].lower(): instant}
         return replace(whole, scan=replace(whole.scan, columns=columns))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta, timezone
+from typing import NoReturn
 
 from sqlglot import exp
 
@@ -27,18 +28,40 @@ def local_us(target: Target, time: exp.Expr, type_: str, zone: str, part: str) -
     """
     if type_ == "timestamp_ntz":
         return target.to_us(time, type_)
+    offset_us = _fixed_offset_us(zone)
+    if offset_us is not None:
+        return _plus(target.to_us(time, type_), offset_us)
+    there = target.wall_clock_us(time, zone) if time_zone(zone) is not None else None
+    return _refuse(target, zone, part) if there is None else there
+
+
+def instant(target: Target, time_us: exp.Expr, zone: str, part: str) -> exp.Expr:
+    """Return the instant at which clocks show microseconds since 1970. Args are as in `local_us`.
+
+    Raises:
+        NotPortable: The target may have other clocks.
+    """
+    offset_us = _fixed_offset_us(zone)
+    if offset_us is not None:
+        return target.from_us(_plus(time_us, -offset_us), "timestamp")
+    there = target.instant(time_us, zone) if time_zone(zone) is not None else None
+    return _refuse(target, zone, part) if there is None else there
+
+
+def _fixed_offset_us(zone: str) -> int | None:
     rules = time_zone(zone)
-    if isinstance(rules, timezone):
-        offset_us = rules.utcoffset(None) // timedelta(microseconds=1)
-        time_us = target.to_us(time, type_)
-        if not offset_us:
-            return time_us
-        return binary(exp.Add if offset_us > 0 else exp.Sub, time_us, abs(offset_us))
-    there = target.wall_clock_us(time, zone) if rules is not None else None
-    if there is None:
-        refuse_part(
-            f"TIMESTAMP_LTZ on the clocks of {zone}, which {target.title} may know differently",
-            part,
-            "SET 'table.local-time-zone' = 'UTC', or use a TIMESTAMP column",
-        )
-    return there
+    if not isinstance(rules, timezone):
+        return None
+    return rules.utcoffset(None) // timedelta(microseconds=1)
+
+
+def _plus(time_us: exp.Expr, by_us: int) -> exp.Expr:
+    return binary(exp.Add if by_us > 0 else exp.Sub, time_us, abs(by_us)) if by_us else time_us
+
+
+def _refuse(target: Target, zone: str, part: str) -> NoReturn:
+    refuse_part(
+        f"TIMESTAMP_LTZ on the clocks of {zone}, which {target.title} may know differently",
+        part,
+        "SET 'table.local-time-zone' = 'UTC', or use a TIMESTAMP column",
+    )

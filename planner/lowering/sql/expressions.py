@@ -11,7 +11,7 @@ from typing import NoReturn, TypeGuard
 
 from sqlglot import exp
 
-from planner.lowering.sql.clocks import local_us
+from planner.lowering.sql.clocks import instant, local_us
 from planner.lowering.sql.refusals import refuse_part
 from planner.lowering.sql.target import Target
 from planner.lowering.sql.text import (
@@ -329,6 +329,12 @@ class TargetExpressions:
             local_us(self.target, time, value.type, zone.value, expression.text)
         )
 
+    def _instant(self, expression: Call) -> exp.Expr:
+        value, zone = expression.args
+        assert isinstance(zone, Constant) and isinstance(zone.value, str)
+        time_us = self.target.to_us(self.write(value), value.type)
+        return instant(self.target, time_us, zone.value, expression.text)
+
     def _shifted(self, expression: Call) -> exp.Expr:
         value, by_us = expression.args
         assert isinstance(by_us, Constant) and isinstance(by_us.value, int)
@@ -459,6 +465,7 @@ _WRITERS: dict[str, _Writer] = {
     **dict.fromkeys(_FIELDS, TargetExpressions._field),
     "weekday": TargetExpressions._weekday,
     "wall_clock": TargetExpressions._wall_clock,
+    "instant": TargetExpressions._instant,
     "shift": TargetExpressions._shifted,
     "length": TargetExpressions._length,
     "concat": TargetExpressions._concatenated,

@@ -72,6 +72,14 @@ class Target(ABC):
         """
         return None
 
+    def instant(self, local_us: exp.Expr, region: str) -> exp.Expr | None:
+        """Return the `timestamp` at which the clocks of a region show a time, as java.time does.
+
+        A time that they show twice is the earlier instant, and one that they skip moves forward by
+        the length of the gap. None if the engine has other rules.
+        """
+        return None
+
     @abstractmethod
     def from_us(self, time_us: exp.Expr, type_: str = "timestamp_ntz") -> exp.Expr:
         """Return the time with these microseconds since 1970."""

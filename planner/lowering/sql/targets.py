@@ -106,7 +106,10 @@ class SparkTarget(Target):
         return binary(exp.IntDiv, binary(exp.Sub, time, _EPOCH), _MICROSECOND)
 
     def wall_clock_us(self, time: exp.Expr, region: str) -> exp.Expr:
-        return call("UNIX_MICROS", call("FROM_UTC_TIMESTAMP", time, exp.Literal.string(region)))
+        return call("UNIX_MICROS", call("FROM_UTC_TIMESTAMP", time, region))
+
+    def instant(self, local_us: exp.Expr, region: str) -> exp.Expr:
+        return call("TO_UTC_TIMESTAMP", self.from_us(local_us, "timestamp"), region)
 
     def from_us(self, time_us: exp.Expr, type_: str = "timestamp_ntz") -> exp.Expr:
         if type_ == "timestamp":

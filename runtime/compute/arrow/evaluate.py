@@ -303,6 +303,10 @@ def _wall_clock(call: Call, rows: pa.RecordBatch) -> Datum:
     return times.on_wall_clock(_evaluate(call.args[0], rows), str(_constant(call.args[1])))
 
 
+def _instant(call: Call, rows: pa.RecordBatch) -> Datum:
+    return times.on_timeline(_evaluate(call.args[0], rows), str(_constant(call.args[1])))
+
+
 def _shift(call: Call, rows: pa.RecordBatch) -> Datum:
     return times.shift(_evaluate(call.args[0], rows), int(_constant(call.args[1])))
 
@@ -394,6 +398,7 @@ _FUNCTIONS: dict[str, Callable[[Call, pa.RecordBatch], Datum]] = {
     "split_index": _split_index,
     "substring": _substring,
     "wall_clock": _wall_clock,
+    "instant": _instant,
     **dict.fromkeys(("greatest", "least"), _extreme),
     **dict.fromkeys(_TEXT_FUNCTIONS, _of_text),
     **dict.fromkeys(_TEXT_MATCHES, _text_match),

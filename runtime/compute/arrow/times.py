@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from runtime.compute.arrow.types import Datum
 from runtime.compute.kernels.columns import Int64Array, int64_array, int64_values, validity
-from runtime.compute.wall_clock import wall_clock_us
+from runtime.compute.wall_clock import instants_us, wall_clock_us
 from runtime.errors import ComputationError
 from runtime.shown_types import shown_type
 
@@ -27,6 +27,11 @@ _FORMAT_FIELD = re.compile(r"yyyy|MM|dd|HH|mm|ss|SSSSSS|SSS|'[^']+'|.", re.DOTAL
 def on_wall_clock(instants: Datum, zone: str) -> Datum:
     """Return instants as times on the wall clock of a zone."""
     return _per_value(instants, lambda values: wall_clock_us(values, zone), pa.timestamp("us"))
+
+
+def on_timeline(times: Datum, zone: str) -> Datum:
+    """Return times on the wall clock of a zone as instants; see `instants_us`."""
+    return _per_value(times, lambda values: instants_us(values, zone), pa.timestamp("us", "UTC"))
 
 
 def shift(times: Datum, by_us: int) -> Datum:
