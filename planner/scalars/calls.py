@@ -91,6 +91,8 @@ def on_wall_clock(value: Expression, zone: str) -> Expression:
 def _convert(value: Expression, target: str) -> Expression:
     if value.type == target:
         return value
+    if isinstance(value, Call) and value.type == VOID:
+        return replace(value, type=target)  # it never returns
     if isinstance(value, Constant):
         constant = cast_number(value.value, value.type, target)
         if value.value is None or constant is not None:

@@ -15,7 +15,7 @@ from planner.scalars.signatures import Accept, CallTypes, Literal, Rule, Value, 
 from planner.scalars.types import INTEGERS, TIMES, VOID, is_numeric, may_be_null_after_cast
 from planner.sql.build import is_flat_type
 from runtime.refusal import refuse
-from runtime.spec.expressions import Expression
+from runtime.spec.expressions import Constant, Expression
 
 # Returns whether a result may be NULL, from whether each cast argument may be
 Nulls = Callable[[Sequence[bool]], bool]
@@ -83,6 +83,8 @@ class Function:
         types = self._types(name, values)
         pairs = zip(args, types.operands, strict=True)
         cast = tuple(calls.cast(arg, type_, zone) for arg, type_ in pairs)
+        if any(arg.type == VOID and not isinstance(arg, Constant) for arg in cast):
+            refuse(f"{name} of RAISE_ERROR is not supported by the scan")
         given = tuple(args)
         return self.build(Request(name, self.kernel, given, cast, types.result, zone, text))
 
@@ -234,6 +236,7 @@ FUNCTIONS: dict[str, Function] = {
     "NULLIF": Function("case", signatures.null_if, (2, 2), _always, calls.null_if),
     "NVL": _NVL,
     "NVL2": replace(_IF, rule=signatures.chosen_by_presence, build=calls.if_present),
+    "RAISE_ERROR": Function("raise_error", fixed(VOID, _TEXT), (1, 1), _never),
     # texts
     "CHARACTER_LENGTH": _LENGTH,
     "CHAR_LENGTH": _LENGTH,

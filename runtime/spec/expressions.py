@@ -68,7 +68,7 @@ class Call:
     `shift_right` a BIGINT and a constant number of bits.
 
     `register` returns the HyperLogLog register of the first argument with its rank, `register << 6
-    | rank`; the second argument is the precision.
+    | rank`; the second argument is the precision. `raise_error` fails with its argument, a text.
 
     `text` is the SQL of the call, for error messages. It is ignored by comparisons.
     """
@@ -126,7 +126,7 @@ def _fails_by_itself(call: Call) -> bool:
     match call.function:
         case "+" | "-" | "*" | "neg" | "round":
             return call.type in _INTEGERS or call.type.startswith(_MAX_DIGITS)
-        case "shift" | "concat" | "concat_ws" | "floor" | "ceil":
+        case "shift" | "concat" | "concat_ws" | "floor" | "ceil" | "raise_error":
             return True
         case "from_epoch":
             return call.args[1] != Constant(1, "bigint")

@@ -30,7 +30,7 @@ _CALL = re.compile(r"(?<!\bas )\b([a-z_]\w*)\s*\(", re.I)
 # Words except aggregates that may precede a parenthesis in queries computed in this process
 _COMPUTED = frozenset(
     """
-    tumble hop cumulate session descriptor table read_csv read_json read_parquet
+    tumble hop cumulate session descriptor table from_changelog read_csv read_json read_parquet
     tumble_start tumble_end tumble_rowtime hop_start hop_end hop_rowtime
     session_start session_end session_rowtime
     abs coalesce equal_null if ifnull isnotnull isnull mod negative nullif round sqrt nvl nvl2
@@ -38,7 +38,7 @@ _COMPUTED = frozenset(
     ceil ceiling character_length char_length concat concat_ws contains date_format day dayofmonth
     dayofweek dayofyear endswith extract floor hour lcase len length lower ltrim minute month
     quarter replace reverse rtrim second shiftright startswith substr substring trim ucase upper
-    weekday weekofyear year
+    weekday weekofyear year raise_error
     row_number rank dense_rank
     all and as between by case char cube decimal distinct else filter from having in interval is
     join like not on options or order over partition select sets then rollup union using values

@@ -25,7 +25,7 @@ from runtime.compute.arrow import (
 )
 from runtime.compute.arrow.types import Datum, arrow_type
 from runtime.compute.values.registers import register_codes
-from runtime.errors import ExecutionError
+from runtime.errors import ComputationError, ErrorKind, ExecutionError
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, can_fail, columns_of
 
@@ -92,7 +92,9 @@ def _evaluate(expression: Expression, rows: pa.RecordBatch) -> Datum:
     try:
         return _FUNCTIONS[expression.function](expression, rows)
     except ExecutionError as error:
-        if expression.text and error.subject is None:  # the innermost call is the one at fault
+        # The innermost call is at fault. A text of RAISE_ERROR says all.
+        has_text = error.subject is not None or error.kind is ErrorKind.RAISED
+        if expression.text and not has_text:
             message = f"{error.message}: `{expression.text}`"
             subjects = (expression.text,)
             raise type(error)(message, hint=error.hint, subjects=subjects) from error
@@ -218,6 +220,11 @@ def _case(call: Call, rows: pa.RecordBatch) -> Datum:
     for is_branch, value in reversed(branches):
         result = pc.if_else(is_branch, value, result)
     return result
+
+
+def _raise_error(call: Call, rows: pa.RecordBatch) -> Datum:
+    text = _as_array(_evaluate(call.args[0], rows), rows.num_rows)[0].as_py()
+    raise ComputationError("null" if text is None else text, kind=ErrorKind.RAISED)
 
 
 def _coalesce(call: Call, rows: pa.RecordBatch) -> Datum:
@@ -382,6 +389,7 @@ _FUNCTIONS: dict[str, Callable[[Call, pa.RecordBatch], Datum]] = {
     "neg": _negative,
     "not": _not,
     "or": _or,
+    "raise_error": _raise_error,
     "register": _register,
     "round": _round,
     "sqrt": _square_root,

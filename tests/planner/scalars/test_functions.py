@@ -52,6 +52,7 @@ FORMS = {
     "like": "{} LIKE {}",
     "not": "NOT {}",
     "not like": "{} NOT LIKE {}",
+    "RAISE_ERROR": "COALESCE(1, RAISE_ERROR({}))",
 }
 # Calls of one entry next to Spark
 N_CALLS = 40
