@@ -23,6 +23,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.binder.window_function import window_of
 from planner.sql.nodes import (
     BEHIND,
+    CHANGELOG,
     TABLE_OPTIONS,
     WINDOW_COLUMNS,
     KeywordCall,
@@ -314,7 +315,7 @@ def _spark_window(generator: Any, node: WindowFunctionCall) -> str:
 
     Spark aligns windows over instants to UTC, sqlwin to the wall clock: hence the cast.
     """
-    if node.kind in ("GAP_FILL", "RANGES"):
+    if node.kind in ("GAP_FILL", "RANGES", CHANGELOG):
         return _unsupported(generator, node)
     try:
         window = window_of(node, "")

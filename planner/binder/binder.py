@@ -22,6 +22,8 @@ from planner.aggregates.calls import (
 )
 from planner.binder.analysed_apart import analyse_apart
 from planner.binder.as_of import join_as_of
+from planner.binder.changes.function import bind_changelog
+from planner.binder.changes.windows import in_windows_of_changes, refuse_changes
 from planner.binder.fill.clause import DEFAULT_FILL, FillOptions, bind_fill, fill_clause
 from planner.binder.fill.function import bind_gap_fill
 from planner.binder.group_windows import rewrite_group_windows
@@ -47,7 +49,7 @@ from planner.binder.window_block import (
 )
 from planner.binder.window_function import reading_date, window_node, window_of, with_date
 from planner.catalog import Catalog, Schema
-from planner.nodes.logical import Node, TableScan, WindowTableFunction
+from planner.nodes.logical import NetRows, Node, TableScan, WindowTableFunction
 from planner.nodes.windows import window_properties
 from planner.sql.build import alias, relation, select_all_from
 from planner.sql.double_quotes import check_names, check_texts, has_double_quotes
@@ -63,6 +65,7 @@ from planner.sql.names import (
     without_unused_ctes,
 )
 from planner.sql.nodes import (
+    CHANGELOG,
     LEFT_OUT_HINTS,
     WINDOW_COLUMNS,
     PlacedError,
@@ -89,7 +92,7 @@ from runtime.errors import AnalysisError, ErrorKind
 from runtime.refusal import Refusal, Refused
 
 # Window functions that no aggregate computes in slices
-_PLAIN_ROWS = ("GAP_FILL", "RANGES")
+_PLAIN_ROWS = ("GAP_FILL", "RANGES", CHANGELOG)
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,7 @@ def bind(
             raise refused.place_in(sql) from error
         error = hint_at_window_name(error, original, sql)
         raise hint_at_late_name(error, original, sql) from error
+    refuse_changes(plan, sql)
     if (watermark is not None or binder.views_ask_watermark) and streams_of(plan, catalog):
         try:
             watermarked_stream(plan, catalog, None if watermark is None else span_of(watermark))
@@ -426,6 +430,9 @@ class _Binder(Relations):
     ) -> exp.Query:
         """Bind a window block to `SELECT * FROM placeholder`, or leave it over bound windows."""
         node, date = self._bind_window(function, scope)
+        if isinstance(node, NetRows):
+            self._put_placeholder(function, with_date(node, date))
+            return self._lift_joins_and_ranks(query, scope)
         grouped = distinct_as_grouping(query, window_properties(node))
         if grouped is None and not is_aggregation(query):
             self._put_placeholder(function, with_date(node, date))
@@ -531,6 +538,8 @@ class _Binder(Relations):
 
     def window_function(self, function: WindowFunctionCall, scope: Scope) -> Node:
         """Return the node of a window function, with the columns of its data."""
+        if function.kind == CHANGELOG:
+            return bind_changelog(function, self._data(function, scope), self, strict=self.strict)
         if self.strict and function.kind in _PLAIN_ROWS:
             message = f"{function.kind} is not supported"
             raise strict_error(message, function.this, self.sql, "remove it")
@@ -553,15 +562,19 @@ class _Binder(Relations):
 
     def _bind_window(
         self, function: WindowFunctionCall, scope: Scope
-    ) -> tuple[WindowTableFunction, str | None]:
+    ) -> tuple[WindowTableFunction | NetRows, str | None]:
         """Return the node of a window function, and the name of its time column if that is a DATE.
 
-        In the node, that column holds the midnights of the dates.
+        In the node, that column holds the midnights of the dates. Over changes, the node has the
+        rows that remain in each window.
         """
         window = window_of(function, self.sql)
         if self.strict:
             check_function(function, window, self.sql)
         source = self._data(function, scope)
+        rows = in_windows_of_changes(function, window, source, self.sql, strict=self.strict)
+        if rows is not None:
+            return rows
         if window.row_length is not None:
             source = with_row_length(function, window.row_length, source, self)
         return window_node(function, window, source, self.sql, takes_date=not self.strict)

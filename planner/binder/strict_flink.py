@@ -69,8 +69,7 @@ def check_function(function: WindowFunctionCall, window: Window, sql: str) -> No
         AnalysisError: Flink rejects the call. Has a source position and the form that Flink
             accepts.
     """
-    for lenient in function.meta.get(LENIENCIES, ()):
-        raise _lenient(lenient, sql, has_place=position_of(function.this, sql) is not None)
+    check_spellings(function, sql)
     flag = function.args.get("emitonlyonupdate")
     if flag is not None:
         raise strict_error("CUMULATE does not support EMITONLYONUPDATE", flag, sql, "remove it")
@@ -84,6 +83,16 @@ def check_function(function: WindowFunctionCall, window: Window, sql: str) -> No
         message = f"the offset of TUMBLE must be shorter than its size, {window.stride.text}"
         hint = f"use the offset {rest} for the same windows"
         raise strict_error(message, function.args["offset"], sql, hint)
+
+
+def check_spellings(function: WindowFunctionCall, sql: str) -> None:
+    """Reject spellings of a call that Flink rejects.
+
+    Raises:
+        AnalysisError: There is one. Has a source position and the spelling that Flink accepts.
+    """
+    for lenient in function.meta.get(LENIENCIES, ()):
+        raise _lenient(lenient, sql, has_place=position_of(function.this, sql) is not None)
 
 
 def _lenient(lenient: Leniency, sql: str, *, has_place: bool = True) -> AnalysisError:

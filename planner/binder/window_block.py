@@ -30,6 +30,7 @@ from planner.nodes.logical import (
     Aggregate,
     AttachedWindow,
     Filter,
+    NetRows,
     Node,
     RangeRows,
     WindowTableFunction,
@@ -144,6 +145,8 @@ def bind_regrouping(select: exp.Select, relations: Relations, scope: Scope) -> N
         time = side.node.time_column
     elif not streams_of(side.node, relations.catalog):
         return None
+    elif any(side.node.find_all(NetRows)):
+        time = next(iter(side.attached.times), time)
     select = distinct_as_grouping(select, side.attached) or select
     group = select.args.get("group")
     if group is None or (has_groupings(group) and not isinstance(side.node, RangeRows)):

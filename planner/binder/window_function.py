@@ -130,7 +130,13 @@ class _Arguments:
 
 
 def window_node(
-    function: WindowFunctionCall, window: Window, source: Node, sql: str, *, takes_date: bool
+    function: WindowFunctionCall,
+    window: Window,
+    source: Node,
+    sql: str,
+    *,
+    takes_date: bool,
+    hidden: str | None = None,
 ) -> tuple[WindowTableFunction, str | None]:
     """Return the node of a window function, and the name of its time column if that is a DATE.
 
@@ -142,6 +148,8 @@ def window_node(
         source: Data of the call.
         sql: Text of the statement, for error positions.
         takes_date: Whether the time column may be a DATE.
+        hidden: Last column of the data, which the user does not see. By default that of the
+            window, if any.
 
     Raises:
         AnalysisError: A column does not exist, has the wrong type, or has a window column's name.
@@ -159,7 +167,7 @@ def window_node(
         columns = WindowColumns(*WINDOW_COLUMNS)
     if function.alias_column_names:
         old = [c.name for c in source.schema]
-        hidden = window.row_length
+        hidden = hidden or window.row_length
         source, columns, time = apply_column_names(function, source, time, hidden, sql)
         partition = tuple(source.schema[old.index(name)].name for name in partition)
     window = window.with_partition(partition)

@@ -32,6 +32,7 @@ from planner.nodes.logical import (
     Filter,
     GapFill,
     NamedExpr,
+    NetRows,
     Node,
     Project,
     RangeRows,
@@ -230,6 +231,8 @@ def _same_operator(node: Node, prefix: str) -> Operator:
             )
         case VersionJoin():
             return operator(f"{prefix}VersionJoin", on=list(node.texts), select=_names(node.schema))
+        case NetRows():
+            return operator(f"{prefix}NetRows", select=_names(node.schema), copies=COPIES)
         case WindowRows():
             return operator(f"{prefix}WindowRows", select=_names(node.schema), copies=COPIES)
         case WindowRank():

@@ -402,6 +402,27 @@ def repeated(node: Node, place: TextSpan | None) -> WindowRows:
     return WindowRows(tuple(c for c in node.schema if c.name != COPIES), node, place=place)
 
 
+# Change of a row's number of occurrences: 1 if it is inserted, -1 if it is deleted
+CHANGE = "$change"
+
+
+@dataclass(frozen=True)
+class ChangelogTable(UnaryNode):
+    """A table that a stream of changes describes.
+
+    Its input has the rows with their `CHANGE`, as last column. Window functions read that; nothing
+    else can, because the table is never complete.
+    """
+
+
+@dataclass(frozen=True)
+class NetRows(WindowRows):
+    """The rows that remain after all changes of a table, or of one of its windows.
+
+    The input counts them in its column `COPIES`, without rows that do not remain.
+    """
+
+
 def is_identified(window: Window, roles: Collection[str]) -> bool:
     """Return whether columns with these roles identify a window.
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from planner.nodes.logical import (
     Aggregate,
+    ChangelogTable,
     Expand,
     Filter,
     GapFill,
+    NetRows,
     Node,
     Project,
     RangeRows,
@@ -29,6 +31,8 @@ _WORDS: tuple[tuple[type[Node], str], ...] = (
     (WindowJoin, "joins of windows"),
     (VersionJoin, "temporal joins"),
     (GapFill, "GAP_FILL"),
+    (ChangelogTable, "FROM_CHANGELOG on streams"),
+    (NetRows, "FROM_CHANGELOG"),
     (WindowRows, "rows that wait for the end of their window"),
     (WindowTableFunction, "windows without GROUP BY"),
     (RangeRows, "RANGES"),

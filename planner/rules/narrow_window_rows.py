@@ -10,10 +10,12 @@ from planner.aggregates.calls import aggregates_in
 from planner.nodes.logical import (
     Aggregate,
     Filter,
+    NetRows,
     Node,
     Project,
     RangeRows,
     SqlQuery,
+    WindowAggregate,
     WindowDeduplicate,
     WindowJoin,
     WindowRank,
@@ -32,7 +34,7 @@ def narrow_window_rows(node: Node, options: Options) -> Node | None:
 
     Fires on a projection, an aggregation or a Spark query over streams that names the columns it
     reads. Spark prunes columns in its own operators, but not through the operators with which a
-    stream collects, ranks and joins window rows.
+    stream collects, ranks and joins window rows. Changes are counted by fewer columns.
 
     Example:
         >>> before_after(
@@ -93,6 +95,8 @@ def _narrow(node: Node, needed: frozenset[str]) -> Node:
             return replace(node, items=items, schema=schema)
         case SqlQuery():
             return _narrow_text(node, needed)
+        case NetRows():
+            return _narrow_changes(node, needed)
         case Filter():
             below = needed.union(*map(column_names, node.conjuncts))
         case WindowRank():
@@ -112,6 +116,22 @@ def _narrow(node: Node, needed: frozenset[str]) -> Node:
     dropped = before - after
     schema = tuple(c for c in node.schema if c.name.lower() not in dropped)
     return node if narrowed is node else replace(narrowed, schema=schema)
+
+
+def _narrow_changes(node: NetRows, needed: frozenset[str]) -> NetRows:
+    """Count changes by the needed columns and the window."""
+    remaining = node.input
+    if not isinstance(remaining, Filter) or not isinstance(remaining.input, WindowAggregate):
+        return node
+    groups = remaining.input
+    keys = tuple(key for key in groups.keys if key.name.lower() in needed)
+    if len(keys) == len(groups.keys):
+        return node
+    dropped = {key.name for key in groups.keys} - {key.name for key in keys}
+    schema = tuple(c for c in groups.schema if c.name not in dropped)
+    below = replace(groups, schema=schema, keys=keys)
+    rows = tuple(c for c in node.schema if c.name not in dropped)
+    return replace(node, schema=rows, input=replace(remaining, schema=schema, input=below))
 
 
 def _narrow_text(node: SqlQuery, needed: frozenset[str]) -> SqlQuery:

@@ -16,6 +16,9 @@ WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 GROUP_WINDOW_COLUMNS = ("w$start", "w$end", "w$rowtime")
 
 
+# Function that reads the rows of a table as changes of another one
+CHANGELOG = "FROM_CHANGELOG"
+
 # In `meta` of a window function: its spellings that Flink rejects
 LENIENCIES = "leniencies"
 # In `meta` of a query: the clause after it that Flink rejects, as a Leniency
@@ -118,15 +121,17 @@ class WindowFunctionCall(exp.Expression, exp.UDTF):
     """`TABLE(HOP(TABLE data, DESCRIPTOR(timecol), slide, size, offset))` in a FROM clause.
 
     Arguments:
-        this: Name of the function as an `exp.Var`: TUMBLE, HOP, CUMULATE, SESSION, RANGES or
-            GAP_FILL.
+        this: Name of the function as an `exp.Var`: TUMBLE, HOP, CUMULATE, SESSION, RANGES,
+            GAP_FILL or FROM_CHANGELOG.
         data: An `exp.Table` or an `exp.Subquery` without an alias.
-        timecol: An `exp.Identifier`.
+        timecol: An `exp.Identifier`. FROM_CHANGELOG has none.
         size, slide, step, gap, offset, emitonlyonupdate: Expressions as written.
         bounds: Table of RANGES, as `data`.
         boundcols: Two `exp.Identifier` in an `exp.Tuple`.
         fill, from, to, keys: Arguments of GAP_FILL: items as an `exp.Tuple`, two times, a query.
-        partition: Columns of PARTITION BY inside SESSION and GAP_FILL, as a list.
+        op, op_mapping, error_handling: Arguments of FROM_CHANGELOG: an `exp.Identifier`, texts in
+            pairs as an `exp.Tuple`, a text.
+        partition: Columns of PARTITION BY inside SESSION, GAP_FILL and FROM_CHANGELOG, as a list.
         alias: An `exp.TableAlias`, with or without column names.
         names: Three identifiers if the window columns are renamed.
 
@@ -138,7 +143,7 @@ class WindowFunctionCall(exp.Expression, exp.UDTF):
     arg_types = {
         "this": True,
         "data": True,
-        "timecol": True,
+        "timecol": False,
         "size": False,
         "slide": False,
         "step": False,
@@ -151,6 +156,9 @@ class WindowFunctionCall(exp.Expression, exp.UDTF):
         "from": False,
         "to": False,
         "keys": False,
+        "op": False,
+        "op_mapping": False,
+        "error_handling": False,
         "partition": False,
         "alias": False,
         "names": False,
@@ -162,7 +170,7 @@ class WindowFunctionCall(exp.Expression, exp.UDTF):
 
     @property
     def kind(self) -> str:
-        """TUMBLE, HOP, CUMULATE, SESSION, RANGES or GAP_FILL."""
+        """TUMBLE, HOP, CUMULATE, SESSION, RANGES, GAP_FILL or FROM_CHANGELOG."""
         return str(self.this.name).upper()
 
 

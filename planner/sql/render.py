@@ -7,7 +7,7 @@ generator disables these translations.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from sqlglot import exp, transforms
@@ -17,6 +17,7 @@ from sqlglot.generators.spark import SparkGenerator
 
 from planner.sql.json_functions.spark import flink_call_sql
 from planner.sql.nodes import (
+    CHANGELOG,
     FillClause,
     FillItem,
     FlinkCall,
@@ -207,7 +208,9 @@ class SparkSqlGenerator(SparkGenerator):
         if partition := expression.args.get("partition"):
             names = ", ".join(self.sql(column) for column in partition)
             source += f" PARTITION BY ({names})" if len(partition) > 1 else f" PARTITION BY {names}"
-        arguments = [source, f"DESCRIPTOR({self.sql(expression, 'timecol')})"]
+        arguments = [source]
+        if expression.args.get("timecol") is not None:
+            arguments.append(f"DESCRIPTOR({self.sql(expression, 'timecol')})")
         for parameter in ("slide", "step", "size", "gap", "offset"):
             if expression.args.get(parameter) is not None:
                 arguments.append(self.sql(expression, parameter))
@@ -224,6 +227,8 @@ class SparkSqlGenerator(SparkGenerator):
                 if isinstance(value, exp.Tuple):
                     text = f"({self.expressions(value, flat=True)})"
                 arguments.append(f"{parameter.upper()} => {text}")
+        if expression.kind == CHANGELOG:
+            arguments = [f"input => {source}", *self._changelog_arguments(expression)]
         sample = self.sql(expression, "sample")
         alias = self.sql(expression, "alias")
         pivots = self.expressions(expression, key="pivots", sep="", flat=True)
@@ -231,6 +236,15 @@ class SparkSqlGenerator(SparkGenerator):
         laterals = self.expressions(expression, key="laterals", sep="")
         call = f"TABLE({expression.kind}({', '.join(arguments)}))"
         return f"{call}{sample}{f' AS {alias}' if alias else ''}{pivots}{joins}{laterals}"
+
+    def _changelog_arguments(self, expression: WindowFunctionCall) -> Iterator[str]:
+        """Yield the optional arguments of FROM_CHANGELOG."""
+        if expression.args.get("op") is not None:
+            yield f"op => DESCRIPTOR({self.sql(expression, 'op')})"
+        if (mapping := expression.args.get("op_mapping")) is not None:
+            yield f"op_mapping => MAP[{self.expressions(mapping, flat=True)}]"
+        if expression.args.get("error_handling") is not None:
+            yield f"error_handling => {self.sql(expression, 'error_handling')}"
 
 
 class SparkSql(Spark):

@@ -74,6 +74,20 @@ rows    1                             4
 LOCF    1         1         1         4
 LINEAR  1         2         3         4"""
 
+_CHANGELOG = """\
+The table that the rows of another one describe, each with an operation code. It has a row once
+for each insertion without a deletion. op names the column with the codes, by default op.
+op_mapping maps codes to INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE; without it, these are
+the codes. An unknown code is an error; error_handling => 'SKIP' skips the row. On a stream only
+TUMBLE, HOP and CUMULATE read the table, from a view or a subquery, and emit each window once."""
+_CHANGES = """\
+op              item  price        item  price
+INSERT          pen   2            pen   3
+INSERT          cup   5      ───>
+UPDATE_BEFORE   pen   2
+UPDATE_AFTER    pen   3
+DELETE          cup   5"""
+
 WINDOWS: Mapping[str, FunctionHelp] = {
     function.name: function
     for function in (
@@ -87,6 +101,17 @@ WINDOWS: Mapping[str, FunctionHelp] = {
             "SELECT * FROM TABLE(GAP_FILL(TABLE bids PARTITION BY item, DESCRIPTOR(ts),\n"
             "  INTERVAL '5' MINUTES, FILL => (price = LOCF)));",
             _GAPS,
+        ),
+        FunctionHelp(
+            "FROM_CHANGELOG",
+            "FROM_CHANGELOG(input => TABLE changes [PARTITION BY keys] [, op => DESCRIPTOR(op)] "
+            "[, op_mapping => MAP['codes', 'kind', ...]] [, error_handling => 'FAIL' or 'SKIP'])",
+            "the table that rows with an operation code describe",
+            _CHANGELOG,
+            "SELECT item, price FROM FROM_CHANGELOG(\n"
+            "  input => (SELECT *, 'c' AS op FROM bids),\n"
+            "  op_mapping => MAP['c, r', 'INSERT', 'd', 'DELETE']);",
+            _CHANGES,
         ),
     )
 }

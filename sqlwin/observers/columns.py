@@ -107,13 +107,14 @@ def _without_window_functions(query: exp.Query) -> exp.Query:
         data = call.args["data"].copy()
         names = call.args.get("names") or [exp.to_identifier(name) for name in _WINDOW_COLUMNS]
         bounds = call.args.get("bounds")
-        times = [call.args["timecol"]] * 3
+        time = call.args.get("timecol")
+        times = [] if time is None else [time] * 3
         if bounds is not None:
             starts, ends = call.args["boundcols"].expressions
             times = [starts, ends, ends]
         windows = [
             exp.alias_(exp.Column(this=time.copy()), name.name)
-            for time, name in zip(times, names, strict=True)
+            for time, name in zip(times, names, strict=bool(times))
         ]
         inner = exp.Select(expressions=[exp.Star(), *windows], from_=exp.From(this=data))
         if bounds is not None:

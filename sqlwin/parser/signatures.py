@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from planner.sql.nodes import CHANGELOG
 from runtime.errors import nearest
 from runtime.windows import FUNCTIONS
 from sqlwin.parser.base import depths, is_word
@@ -27,9 +28,15 @@ class Signature:
 SIGNATURES = {
     name: Signature(("data", "timecol", *kind.lengths), kind.optional)
     for name, kind in FUNCTIONS.items()
-} | {"GAP_FILL": Signature(("data", "timecol", "step"), ("fill", "from", "to", "keys"))}
+} | {
+    "GAP_FILL": Signature(("data", "timecol", "step"), ("fill", "from", "to", "keys")),
+    CHANGELOG: Signature(("input",), ("op", "op_mapping", "error_handling")),
+}
 # Window functions whose data may have PARTITION BY
-PARTITIONED = (*(name for name, kind in FUNCTIONS.items() if kind.has_partition), "GAP_FILL")
+PARTITIONED = (
+    *(name for name, kind in FUNCTIONS.items() if kind.has_partition),
+    *("GAP_FILL", CHANGELOG),
+)
 # Window functions whose windows are rows of a table
 BOUNDED = tuple(name for name, kind in FUNCTIONS.items() if kind.has_bounds)
 
@@ -45,6 +52,11 @@ def usage(kind: str) -> str:
     """
     if kind in FUNCTIONS:
         return FUNCTIONS[kind].usage
+    if kind == CHANGELOG:
+        return (
+            "FROM_CHANGELOG(input => TABLE changes [PARTITION BY keys] [, op => DESCRIPTOR(op)] "
+            "[, op_mapping => MAP['codes', 'kind', ...]] [, error_handling => 'FAIL' or 'SKIP'])"
+        )
     optional = "".join(f" [, {name.upper()} => ...]" for name in SIGNATURES[kind].optional)
     return f"{kind}({', '.join(shown_arguments(kind))}{optional})"
 
@@ -53,6 +65,8 @@ def shown_arguments(kind: str) -> tuple[str, ...]:
     """Return the required arguments of a window function as in `usage`."""
     if kind in FUNCTIONS:
         return FUNCTIONS[kind].arguments
+    if kind == CHANGELOG:
+        return ("TABLE input [PARTITION BY keys]",)
     return ("TABLE data [PARTITION BY keys]", "DESCRIPTOR(timecol)", "step")
 
 

@@ -8,10 +8,11 @@ from typing import NoReturn
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from planner.sql.nodes import LENIENCIES, Leniency, WindowFunctionCall
+from planner.sql.nodes import CHANGELOG, LENIENCIES, Leniency, WindowFunctionCall
 from planner.sql.render import SparkSql
 from runtime.errors import nearest
 from sqlwin.parser.base import STRINGS, TokenParser, is_word
+from sqlwin.parser.changelog import parse_mapping, parse_op
 from sqlwin.parser.fill import parse_fill_items, parse_keys
 from sqlwin.parser.intervals import parse_short_duration
 from sqlwin.parser.signatures import BOUNDED, PARTITIONED, SIGNATURES, is_window_call, usage
@@ -87,6 +88,8 @@ class _CallReader:
             parser._match_r_paren()
         if self.sum is not None and isinstance(data := self.arguments["data"], exp.Expr):
             self.arguments["data"] = parser.span(_with_time(data, *self.sum), self.first)
+        if self.kind == CHANGELOG:
+            self.arguments["data"] = self.arguments.pop("input")
         node = WindowFunctionCall(this=this, **self.arguments)
         parser.span(node, self.first)
         if self.leniencies:
@@ -166,7 +169,7 @@ class _CallReader:
         )
 
     def _check_named(self) -> None:
-        missing = [p.upper() for p in self.signature.required if p not in self.arguments]
+        missing = [self._shown(p) for p in self.signature.required if p not in self.arguments]
         if missing:
             self.parser.fail(
                 f"missing argument{'s' * (len(missing) > 1)} of {self.kind}: {', '.join(missing)}",
@@ -176,25 +179,29 @@ class _CallReader:
             )
 
     def _takes(self) -> str:
-        return (
-            f"arguments of {self.kind}: {', '.join(p.upper() for p in self.signature.parameters)}"
-        )
+        return f"arguments of {self.kind}: {', '.join(map(self._shown, self.signature.parameters))}"
+
+    def _shown(self, parameter: str) -> str:
+        """Return a parameter as Flink spells it."""
+        return parameter if self.kind == CHANGELOG else parameter.upper()
 
     def _parameter(self, token: Token) -> str:
         """Return the parameter that a token before `=>` names."""
         parameters = self.signature.parameters
-        parameter, upper = token.text.lower(), token.text.upper()
+        parameter = token.text.lower()
+        shown = self._shown(parameter)
         if parameter not in parameters:
             close = nearest(parameter, parameters)
             self.parser.fail(
                 f"unknown argument {token.text} of {self.kind}",
                 token,
-                hint=f"did you mean {close.upper()}?" if close else self._takes(),
+                hint=f"did you mean {self._shown(close)}?" if close else self._takes(),
             )
         if parameter in self.arguments:
-            self.parser.fail(f"argument {upper} of {self.kind} is given twice", token)
-        if token.text != upper:
-            self._note("argument names must be upper case", token, token, upper)
+            self.parser.fail(f"argument {shown} of {self.kind} is given twice", token)
+        if token.text != shown:
+            case = "lower" if self.kind == CHANGELOG else "upper"
+            self._note(f"argument names must be {case} case", token, token, shown)
         elif parameter == "offset" and token.token_type != TokenType.IDENTIFIER:
             self._note("OFFSET is a reserved word", token, token, "`OFFSET` => ...")
         elif parameter == "data" and self.arguments:
@@ -202,8 +209,12 @@ class _CallReader:
         return parameter
 
     def _argument(self, parameter: str) -> exp.Expr | None:
-        if parameter == "data":
-            return self._data()
+        if parameter in ("data", "input"):
+            return self._data(parameter)
+        if parameter == "op":
+            return parse_op(self.parser)
+        if parameter == "op_mapping":
+            return parse_mapping(self.parser)
         if parameter == "timecol":
             return self._descriptor()
         if parameter == "bounds":
@@ -244,10 +255,10 @@ class _CallReader:
 
     # -- data and keys -------------------------------------------------------------------------
 
-    def _data(self) -> exp.Expr:
+    def _data(self, parameter: str) -> exp.Expr:
         """Read the data argument. The keys of its PARTITION BY become an argument of the call."""
         parser, kind = self.parser, self.kind
-        data = self._table("data")
+        data = self._table(parameter)
         if parser._match(TokenType.PARTITION_BY):
             if kind not in PARTITIONED:
                 parser.fail(

@@ -196,3 +196,15 @@ def test_gap_filling_is_written_as_it_was_and_has_no_equivalent_elsewhere(sql: s
     for dialect in ("spark", "duckdb", "postgres"):
         with pytest.raises(UnsupportedError, match="FILL"):
             tree.sql(dialect, unsupported_level=ErrorLevel.RAISE)
+
+
+def test_a_changelog_is_written_as_it_was_and_has_no_equivalent_elsewhere() -> None:
+    sql = (
+        "SELECT k FROM TABLE(FROM_CHANGELOG(input => TABLE t PARTITION BY k, op => DESCRIPTOR(o), "
+        "op_mapping => MAP['c, r', 'INSERT', 'd', 'DELETE'], error_handling => 'SKIP')) AS f"
+    )
+    tree = sqlglot.parse_one(sql, dialect=SqlWin)
+    assert tree.sql(SqlWin) == sql
+    for dialect in ("spark", "duckdb"):
+        with pytest.raises(UnsupportedError, match="FROM_CHANGELOG"):
+            tree.sql(dialect, unsupported_level=ErrorLevel.RAISE)

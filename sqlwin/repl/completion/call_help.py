@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from sqlwin.repl.completion.tokens import Typed, after_last, level_from, open_brackets, typed_tokens
 from sqlwin.repl.completion.words import WINDOW_FUNCTIONS
 
+# Names and places of arguments that help shows in another form
+_PLACES = (("DATA", 0), ("TIMECOL", 1), ("BOUNDS", 2), ("BOUNDCOLS", 3), ("INPUT", 0))
+
 
 @dataclass(frozen=True)
 class TypedCall:
@@ -60,8 +63,7 @@ def argument_index(tokens: list[Typed], bracket: int, parameters: tuple[str, ...
     if len(last) >= 2 and last[1].word == "=>":
         named = last[0].word
         for i, parameter in enumerate(parameters):
-            if parameter.strip("[]").upper().split("(")[0] == named or (
-                (named, i) in (("DATA", 0), ("TIMECOL", 1), ("BOUNDS", 2), ("BOUNDCOLS", 3))
-            ):
+            shown = parameter.strip("[]").upper().split("(")[0]
+            if shown == named or (named, i) in _PLACES:
                 return i
     return index if index < len(parameters) else None

@@ -1,0 +1,1 @@
+"""Bind FROM_CHANGELOG: tables that are given by their changes."""

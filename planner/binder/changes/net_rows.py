@@ -1,0 +1,171 @@
+"""Rows that remain after changes, and changes below the expressions of a query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from planner.aggregates.calls import aggregates_in, read_call
+from planner.nodes.logical import (
+    CHANGE,
+    COPIES,
+    Aggregate,
+    ChangelogTable,
+    Filter,
+    NamedExpr,
+    NetRows,
+    Node,
+    Project,
+    SqlQuery,
+    plain_items,
+)
+from planner.sql.build import (
+    column,
+    function_call,
+    has_only,
+    item_name,
+    literal,
+    star_leaves_out,
+)
+from planner.sql.nodes import TextSpan
+from planner.sql.parts import PLAIN_SELECT, has_other_parts, makes_rows
+from runtime.spec.table import Column
+
+_CHANGE = Column(CHANGE, "bigint", False)
+# Functions whose value for a row may differ when the row is deleted
+_VARYING = frozenset(
+    "RAND RANDN RANDOM RANDSTR UNIFORM SHUFFLE UUID MONOTONICALLY_INCREASING_ID NOW CURRENT_DATE "
+    "CURRENT_TIMESTAMP LOCALTIMESTAMP CURRENT_TIME PROCTIME INPUT_FILE_NAME CURDATE "
+    "SPARK_PARTITION_ID".split()
+)
+
+
+def net_rows(changes: Node, place: TextSpan | None) -> NetRows:
+    """Return the rows that remain after changes, each once per insertion without a deletion.
+
+    Args:
+        changes: Rows with their `CHANGE`.
+        place: Part of the text that the rows correspond to.
+    """
+    schema = tuple(c for c in changes.schema if c.name != CHANGE)
+    total = replace(read_call(function_call("SUM", column(CHANGE)), COPIES, ""), type="bigint")
+    groups = Aggregate(
+        (*schema, Column(COPIES, "bigint", True)),
+        changes,
+        plain_items(schema),
+        (total,),
+        place=place,
+    )
+    remains = exp.GT(this=column(COPIES), expression=literal(0))
+    return NetRows(schema, Filter(groups.schema, groups, (remains,)), place=place)
+
+
+def signed_rows(node: Node) -> Node | None:
+    """Return the changes of a node's rows, with `CHANGE` as last column.
+
+    Expressions and conditions on single rows apply to each change.
+
+    Returns:
+        None if the node does not read changes, or does more than that with them.
+    """
+    match node:
+        case ChangelogTable():
+            return node.input
+        case Filter() | Project():
+            below = signed_rows(node.input)
+            if below is None:
+                return None
+            schema = (*node.schema, _CHANGE)
+            if isinstance(node, Filter):
+                return replace(node, schema=schema, input=below)
+            items = (*node.items, NamedExpr(CHANGE, column(CHANGE)))
+            return replace(node, schema=schema, input=below, items=items)
+        case SqlQuery():
+            relations = {name: signed_rows(below) for name, below in node.relations}
+            signed = {name: below for name, below in relations.items() if below is not None}
+            select = _signed_select(node.query, signed, {})
+            if select is None or len(signed) != 1 or len(relations) != 1:
+                return None
+            return SqlQuery((*node.schema, _CHANGE), select.query, tuple(signed.items()))
+    return None
+
+
+@dataclass(frozen=True)
+class _Signed:
+    """A query over changes, and the names of its columns without `CHANGE`."""
+
+    query: exp.Query
+    names: tuple[str, ...]
+
+
+def _signed_select(
+    query: exp.Expr, relations: Mapping[str, Node], ctes: Mapping[str, exp.CTE]
+) -> _Signed | None:
+    """Return a SELECT of expressions and conditions over changes with their `CHANGE`, else None."""
+    query = query.unnest() if isinstance(query, exp.Subquery) else query
+    if not isinstance(query, exp.Select) or not has_only(query, PLAIN_SELECT | {"with_"}):
+        return None
+    clause, where = query.args.get("from_"), query.args.get("where")
+    if clause is None or has_other_parts(query) or has_other_parts(clause.this):
+        return None
+    parts = [*query.expressions, *([] if where is None else [where])]
+    if any(map(_is_of_more, parts)):
+        return None
+    ctes = {**ctes, **{cte.alias.lower(): cte for cte in query.ctes}}
+    source = _signed_source(clause.this, relations, ctes)
+    if source is None:
+        return None
+    below, below_names = source
+    items: list[exp.Expr] = []
+    names: list[str] = []
+    for item in query.expressions:
+        if item.is_star:
+            left_out = star_leaves_out(item)
+            if left_out is None:
+                return None
+            shown = [name for name in below_names if name.lower() not in left_out]
+            items += map(column, shown)
+            names += shown
+        else:
+            items.append(item.copy())
+            names.append(item_name(item))
+    if "" in names or len({name.lower() for name in names}) < len(names):
+        return None
+    select = exp.Select(expressions=[*items, column(CHANGE)], from_=exp.From(this=below))
+    if where is not None:
+        select.set("where", where.copy())
+    return _Signed(select, tuple(names))
+
+
+def _signed_source(
+    source: exp.Expr, relations: Mapping[str, Node], ctes: Mapping[str, exp.CTE]
+) -> tuple[exp.Expr, tuple[str, ...]] | None:
+    """Return a relation of changes and the names of its columns without `CHANGE`, else None."""
+    if source.alias_column_names:
+        return None
+    if isinstance(source, exp.Table) and not source.db and source.name in relations:
+        columns = relations[source.name].schema
+        return source.copy(), tuple(c.name for c in columns if c.name != CHANGE)
+    name, query = source.alias_or_name, None
+    if isinstance(source, exp.Table) and not source.db and source.name.lower() in ctes:
+        cte = ctes[source.name.lower()]
+        if not cte.alias_column_names:
+            others = {key: other for key, other in ctes.items() if other is not cte}
+            query = _signed_select(cte.this, relations, others)
+    elif isinstance(source, exp.Subquery):
+        query = _signed_select(source, relations, ctes)
+    if query is None:
+        return None
+    shown = exp.TableAlias(this=exp.to_identifier(name, quoted=True)) if name else None
+    return exp.Subquery(this=query.query, alias=shown), query.names
+
+
+def _is_of_more(part: exp.Expr) -> bool:
+    """Return whether a part of a SELECT needs more than one row, or varies by time."""
+    if part.find(exp.Query, exp.Window) or aggregates_in(part) or makes_rows(part):
+        return True
+    if part.find(exp.CurrentDate, exp.CurrentTimestamp, exp.Localtimestamp, exp.CurrentTime):
+        return True
+    return any(call.name.upper() in _VARYING for call in part.find_all(exp.Anonymous))

@@ -1,0 +1,77 @@
+"""Window functions over changes: the rows that remain in each window when it closes."""
+
+from __future__ import annotations
+
+from planner.aggregates.intervals import is_day_interval
+from planner.binder.changes.net_rows import net_rows, signed_rows
+from planner.binder.window_function import window_node
+from planner.nodes.logical import CHANGE, ChangelogTable, NetRows, Node
+from planner.sql.build import is_flat_type
+from planner.sql.nodes import CHANGELOG, WindowFunctionCall, span_of
+from planner.streams.refusals import BATCH, StreamRefusal
+from runtime.shown_types import shown_type
+from runtime.windows import Window
+
+
+def in_windows_of_changes(
+    function: WindowFunctionCall, window: Window, source: Node, sql: str, *, strict: bool
+) -> tuple[NetRows, str | None] | None:
+    """Return the rows that remain in each window, and the time column's name if it is a DATE.
+
+    Args:
+        function: The call.
+        window: Window of the call's arguments.
+        source: Data of the call.
+        sql: Text of the statement, for error positions.
+        strict: Whether to reject SQL that Flink rejects.
+
+    Returns:
+        None if the data is not a table of changes.
+
+    Raises:
+        AnalysisError: A column does not exist or has the wrong type.
+        StreamRefusal: These windows cannot be computed from changes.
+    """
+    signed = signed_rows(source)
+    if signed is None:
+        return None
+    reason = None
+    if not window.has_slices:
+        reason = "a deleted row may split a session"
+    elif window.emit_only_on_update:
+        reason = "EMITONLYONUPDATE emits windows by rows that may be deleted"
+    if reason is not None:
+        raise StreamRefusal(
+            f"{function.kind} over {CHANGELOG} is not supported on streams: {reason}",
+            f"use TUMBLE, HOP or CUMULATE; {BATCH}",
+            span_of(function.this),
+        ).place_in(sql)
+    windowed, date = window_node(
+        function, window, signed, sql, takes_date=not strict, hidden=CHANGE
+    )
+    for col in windowed.schema:
+        if not (is_flat_type(col.type) or is_day_interval(col.type)):
+            raise StreamRefusal(
+                f"column `{col.name}` of type {shown_type(col.type)} is not supported in windows "
+                f"over {CHANGELOG} on streams",
+                f"leave it out: TABLE (SELECT * EXCEPT ({col.name}) FROM ...); {BATCH}",
+                span_of(function.args["data"]),
+                subjects=(col.name,),
+            ).place_in(sql)
+    return net_rows(windowed, span_of(function.this)), date
+
+
+def refuse_changes(plan: Node, sql: str) -> None:
+    """Refuse a plan in which something other than a window function reads changes.
+
+    Raises:
+        StreamRefusal: There is such a part.
+    """
+    for node in plan.find_all(ChangelogTable):
+        raise StreamRefusal(
+            f"on a stream, {CHANGELOG} must be read by TUMBLE, HOP or CUMULATE, which emit the "
+            "rows that remain when a window closes",
+            f"TABLE(TUMBLE(TABLE v, DESCRIPTOR(ts), ...)), where v is a view that selects from "
+            f"{CHANGELOG}; {BATCH}",
+            node.place,
+        ).place_in(sql)

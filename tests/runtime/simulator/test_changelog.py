@@ -1,0 +1,184 @@
+"""FROM_CHANGELOG gives the rows that remain: in batch, and in the windows of a stream."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+import pytest
+
+from runtime.simulator.check import disagreement
+from runtime.simulator.compare import difference
+from tests.runtime.simulator.queries import START, WINDOWS, stream
+
+Change = tuple[int, str, int | None, float | None]  # time in ms, code, v, d
+
+DELAY_MS = 2_000
+CODES = "MAP['c, r', 'INSERT', 'ub', 'UPDATE_BEFORE', 'ua', 'UPDATE_AFTER', 'd', 'DELETE']"
+CHANGELOG = f"FROM_CHANGELOG(input => TABLE t, op => DESCRIPTOR(k), op_mapping => {CODES})"
+# Aggregates, and their definitions over the values of v and d
+AGGREGATES = {
+    "COUNT(*)": lambda v, d: len(v),
+    "COUNT(v)": lambda v, d: len(present(v)),
+    "SUM(v)": lambda v, d: sum(present(v)) if present(v) else None,
+    "MIN(v)": lambda v, d: min(present(v), default=None),
+    "MAX(d)": lambda v, d: max(present(d), default=None),
+    "SUM(d)": lambda v, d: sum(present(d)) if present(d) else None,
+    "AVG(v)": lambda v, d: sum(present(v)) / len(present(v)) if present(v) else None,
+    "AVG(d)": lambda v, d: sum(present(d)) / len(present(d)) if present(d) else None,
+    "COUNT(DISTINCT v)": lambda v, d: len(set(present(v))),
+    "SUM(v) FILTER (WHERE d > 1)": lambda v, d: sum_of(v, d),
+}
+
+
+def present(values: list) -> list:
+    return [value for value in values if value is not None]
+
+
+def sum_of(v: list, d: list) -> int | None:
+    """Return the sum of v in rows where d is more than 1."""
+    chosen = [x for x, y in zip(v, d, strict=True) if x is not None and y is not None and y > 1]
+    return sum(chosen) if chosen else None
+
+
+def changes(seed: int, n: int) -> list[Change]:
+    """Return random changes in their order of arrival, none of them late.
+
+    An update may move a row to another window or group. Equal rows occur.
+    """
+    source = random.Random(seed)
+    remaining: list[tuple[int, int | None, float | None]] = []
+    last, made = 0, []
+
+    def row() -> tuple[int, int | None, float | None]:
+        time = max(0, last + source.randrange(-DELAY_MS, 3_000) // 500 * 500)
+        return time, source.choice([None, 0, 1, 2, 5]), source.choice([None, 0.5, 1.5, 4.0])
+
+    while len(made) < n:
+        recent = [old for old in remaining if old[0] > last - DELAY_MS]
+        kind = source.random()
+        if kind < 0.5 or not recent:
+            new = row()
+            made.append(("c" if source.random() < 0.7 else "r", new))
+        else:
+            old = source.choice(recent)
+            remaining.remove(old)
+            if kind < 0.75:
+                made.append(("d", old))
+                continue
+            made.append(("ub", old))
+            new = row()
+            made.append(("ua", new))
+        remaining.append(new)
+        last = max(last, new[0])
+    return [(time, code, v, d) for code, (time, v, d) in made]
+
+
+def remaining_rows(rows: list[Change]) -> list[tuple[int, int | None, float | None]]:
+    """Return the rows that remain, by definition."""
+    counts: Counter[tuple] = Counter()
+    for time, code, v, d in rows:
+        counts[time, v, d] += 1 if code in ("c", "r", "ua") else -1
+    return list(counts.elements())
+
+
+def windows(time: int, step: int, size: int) -> Iterator[int]:
+    """Yield the ends in seconds of the windows that contain a time in ms."""
+    first = time // (step * 1_000) * step
+    for start in range(first, first - size, -step):
+        if start * 1_000 <= time < (start + size) * 1_000:
+            yield start + size
+
+
+def by_definition(rows: list[Change], step: int, size: int) -> list[dict]:
+    """Return groups (v % 2) of windows with AGGREGATES."""
+    groups = defaultdict(list)
+    for time, v, d in remaining_rows(rows):
+        for end in windows(time, step, size):
+            groups[end, None if v is None else v % 2].append((v, d))
+    return [
+        {
+            "window_end": START + dt.timedelta(seconds=end),
+            "g": key,
+            **{f"a{n}": f(*zip(*of, strict=True)) for n, f in enumerate(AGGREGATES.values())},
+        }
+        for (end, key), of in groups.items()
+    ]
+
+
+def grouped(window: str) -> str:
+    """Return AGGREGATES by group over the changelog in some windows."""
+    calls = ", ".join(f"{call} AS a{number}" for number, call in enumerate(AGGREGATES))
+    over = WINDOWS[window].replace("TABLE t", "TABLE w")
+    return (
+        f"WITH w AS (SELECT *, v % 2 AS g FROM {CHANGELOG}) "
+        f"SELECT window_end, g, {calls} FROM TABLE({over}) GROUP BY window_start, window_end, g"
+    )
+
+
+def check(sql: str, rows: list[Change], expected: list[dict] | None, seed: int) -> None:
+    """Compare batch with the expected rows, and histories of the stream with batch."""
+    of = stream(sql, list(rows))
+    in_batch = of.batch_rows(of.order)
+    if expected is not None:
+        assert difference(expected, in_batch) is None
+    for number in (seed, seed + 1):
+        mismatch = disagreement(of, of.history(number), in_batch, number)
+        assert mismatch is None, mismatch
+
+
+@pytest.mark.parametrize(("window", "step", "size"), [("tumble", 5, 5), ("hop", 2, 6)])
+@pytest.mark.variants(1)
+@pytest.mark.parametrize("seed", range(10))
+def test_aggregates_of_windows_are_those_of_the_rows_that_remain(window, step, size, seed):
+    rows = changes(seed, 40)
+    assert len(remaining_rows(rows)) < len(rows)
+    check(grouped(window), rows, by_definition(rows, step, size), seed)
+
+
+def rows_in(window: str) -> str:
+    """Return the changelog in some windows."""
+    data = f"(SELECT *, v % 2 AS g FROM {CHANGELOG} WHERE v IS NOT NULL OR d > 0)"
+    return f"TABLE({WINDOWS[window].replace('TABLE t', data)})"
+
+
+_BY_GROUP = (
+    f"SELECT window_start, window_end, window_time, g, COUNT(*) AS n, SUM(d) AS s "
+    f"FROM {rows_in('tumble')} GROUP BY window_start, window_end, window_time, g"
+)
+SHAPES = {
+    "rows": f"SELECT * FROM {rows_in('hop')}",
+    "cumulate": f"SELECT window_end, g, COUNT(*) AS n, MAX(d) AS m FROM {rows_in('cumulate')} "
+    "GROUP BY window_start, window_end, g",
+    "a count": f"SELECT window_end, COUNT(*) AS n FROM {rows_in('hop')} "
+    "GROUP BY window_start, window_end",
+    "first and last": f"SELECT window_end, g, FIRST_VALUE(v) AS f, LAST_VALUE(d) AS l, "
+    f"MIN_BY(v, d) AS b FROM {rows_in('hop')} GROUP BY window_start, window_end, g",
+    "spread": f"SELECT window_end, STDDEV(d) AS e, PERCENTILE(v, 0.5) AS p FROM {rows_in('tumble')} GROUP BY window_start, window_end",
+    "distinct": f"SELECT DISTINCT window_end, g FROM {rows_in('hop')}",
+    "top": f"SELECT window_end, g, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, "
+    f"window_end ORDER BY v DESC, d DESC, ts) AS r FROM {rows_in('tumble')}) WHERE r <= 2",
+    "join": f"SELECT a.window_end, a.g, a.n, b.s FROM ({_BY_GROUP}) a JOIN ({_BY_GROUP}) b "
+    "ON a.window_start = b.window_start AND a.window_end = b.window_end AND a.n = b.n",
+    "window over windows": f"SELECT window_end, SUM(n) AS n FROM TABLE(TUMBLE((SELECT g, n, "
+    f"window_time AS wt FROM ({_BY_GROUP})), DESCRIPTOR(wt), INTERVAL '10' SECONDS)) "
+    "GROUP BY window_start, window_end",
+    "having and filter": f"SELECT window_end, g, SUM(v) AS s FROM {rows_in('hop')} WHERE d < 4 "
+    "GROUP BY window_start, window_end, g HAVING COUNT(*) > 1",
+}
+
+
+@pytest.mark.variants(1)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("seed", range(2))
+def test_queries_over_windows_of_changes_give_the_rows_of_batch(shape, seed):
+    check(SHAPES[shape], changes(seed, 40), None, seed)
+
+
+def test_a_lost_change_is_found():
+    rows = changes(3, 40)
+    lost = next(place for place, row in enumerate(rows) if row[1] == "ub")
+    of = stream(grouped("tumble"), rows[:lost] + rows[lost + 1 :])
+    assert difference(by_definition(rows, 5, 5), of.batch_rows(of.order)) is not None
