@@ -16,6 +16,7 @@ from planner.nodes.physical import SharedExchange, to_physical
 from planner.optimizer import Options, Trace, optimize, optimize_together
 from planner.parallelism import set_parallelism
 from planner.rules import (
+    CHANGES_RULE_NAMES,
     LOGICAL_STAGES,
     PHYSICAL_STAGES,
     RULE_NAMES,
@@ -145,7 +146,7 @@ def _finish(draft: Draft, physical: Node, alone: Node, options: Options) -> Plan
     if draft.sink is not None:
         trees = {name: Sink(tree.schema, tree, *draft.sink) for name, tree in trees.items()}
     tried = {entry.rule for entry in draft.trace.entries}
-    left_out = SLICES_RULE_NAMES - tried
+    left_out = (SLICES_RULE_NAMES | CHANGES_RULE_NAMES) - tried
     if not streams_of(draft.bound, options.catalog):
         left_out |= STREAM_RULE_NAMES
     names = tuple(name for name in RULE_NAMES if name not in left_out)

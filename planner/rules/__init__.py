@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from planner.optimizer import Stage
 from planner.rules.answer_from_slices import answer_from_slices
+from planner.rules.changes.subtract_changes import subtract_changes
 from planner.rules.convert_join_to_rank import convert_join_to_rank
 from planner.rules.convert_rank_to_deduplicate import convert_rank_to_deduplicate
 from planner.rules.expand_after_local_aggregate import expand_after_local_aggregate
@@ -30,6 +31,7 @@ from planner.rules.split_window_aggregate import split_window_aggregate
 LOGICAL_STAGES = (
     Stage("filters", (push_filter_below_window, pull_window_filter_above_aggregate)),
     Stage("windows", (fold_window_into_aggregate,)),
+    Stage("changes", (subtract_changes,)),
     Stage("ranks", (convert_rank_to_deduplicate,)),
     Stage("joins", (convert_join_to_rank,)),
     Stage("row columns", (narrow_window_rows,)),
@@ -65,6 +67,7 @@ STREAM_RULE_NAMES = frozenset(
         narrow_window_rows,
         keep_window_rows,
         keep_session_rows,
+        subtract_changes,
         push_rank_into_local_aggregate,
         fill_gaps_of_stream,
         join_versions_of_stream,
@@ -73,6 +76,9 @@ STREAM_RULE_NAMES = frozenset(
 
 # Rules that only apply if there are materialized tables
 SLICES_RULE_NAMES = frozenset((answer_from_slices.__name__, narrow_slices.__name__))
+
+# Rules that only apply to windows over changes
+CHANGES_RULE_NAMES = frozenset((subtract_changes.__name__,))
 
 RULE_NAMES = tuple(
     dict.fromkeys(

@@ -183,4 +183,4 @@ def test_examples_print_the_documented_output(name: str) -> None:
 def test_every_rule_has_a_sentence_that_explain_shows_and_an_example(rule: str) -> None:
     text = rule_summary(rule)
     assert text.endswith(".") and 20 < len(text) <= 100, text
-    assert f"planner.rules.{rule}.{rule}" in EXAMPLES
+    assert any(name.endswith(f".{rule}.{rule}") for name in EXAMPLES)

@@ -7,6 +7,7 @@ from runtime.functions.aggregates.function import (
     MergedFunction,
     Registers,
     Takes,
+    TakesBack,
     WithDistinct,
 )
 from runtime.spec.aggregates import MergeOp
@@ -22,6 +23,7 @@ FUNCTIONS = (
         drawn="*",
         definition=len,
         distinct=WithDistinct.OF_SET,
+        takes_back=TakesBack.SUBTRACTED,
     ),
     MergedFunction(
         "COUNT_IF",
@@ -31,6 +33,7 @@ FUNCTIONS = (
         example="price > 100",
         drawn="x > 2",
         definition=sum,
+        takes_back=TakesBack.SUBTRACTED,
     ),
     MergedFunction(
         "APPROX_COUNT_DISTINCT",

@@ -104,6 +104,13 @@ class WithDistinct(StrEnum):
     OF_SET = "of set"  # computed from the set of values
 
 
+class TakesBack(StrEnum):
+    """How a deleted row is taken back from the result of a window."""
+
+    VALUES = "values"  # the result is computed from the values that remain, which are counted
+    SUBTRACTED = "subtracted"  # exact for integers, decimals and intervals
+
+
 @dataclass(frozen=True)
 class MergedFunction:
     """An aggregate function that is merged from slices.
@@ -119,6 +126,7 @@ class MergedFunction:
         definition: Result by definition, for the picture and the oracle. None: the form says it.
         is_exact: Whether the result equals the definition, so that the oracle judges it.
         distinct: How DISTINCT changes the partials.
+        takes_back: How a deleted row is taken back.
     """
 
     name: str
@@ -131,6 +139,7 @@ class MergedFunction:
     definition: Callable[[Values], Any] | None = None
     is_exact: bool = True
     distinct: WithDistinct = WithDistinct.REFUSED
+    takes_back: TakesBack = TakesBack.VALUES
 
     def alias(self, name: str, summary: str = "", **changes: Any) -> MergedFunction:
         """Return the same function under another name."""

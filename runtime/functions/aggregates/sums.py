@@ -7,6 +7,7 @@ from runtime.functions.aggregates.function import (
     Merged,
     MergedFunction,
     Takes,
+    TakesBack,
     WithDistinct,
 )
 from runtime.spec.aggregates import MergeOp
@@ -19,6 +20,7 @@ _SUM = MergedFunction(
     "SUM(DISTINCT x) adds each value once.",
     definition=sum,
     distinct=WithDistinct.OF_SET,
+    takes_back=TakesBack.SUBTRACTED,
 )
 _AVG = MergedFunction(
     "AVG",
@@ -27,6 +29,7 @@ _AVG = MergedFunction(
     text="NULL if every x is NULL. AVG(DISTINCT x) uses each value once.",
     definition=lambda values: sum(values) / len(values),
     distinct=WithDistinct.OF_SET,
+    takes_back=TakesBack.SUBTRACTED,
 )
 
 FUNCTIONS = (_SUM, _AVG, _AVG.alias("MEAN", "mean; alias of AVG"))

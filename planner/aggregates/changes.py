@@ -1,0 +1,105 @@
+"""Aggregate calls from which deleted rows are subtracted.
+
+Other calls are computed from the values that remain: doubles that are added and subtracted leave
+rounding errors, and the next smaller value of a MAX is unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from planner.aggregates.calls import read_call
+from planner.aggregates.intervals import is_day_interval
+from planner.catalog import Schema, column_named
+from planner.nodes.logical import CHANGE, AggregateCall
+from planner.sql.build import (
+    INTEGERS,
+    bare_column,
+    case_when,
+    cast_as,
+    column,
+    conjunction,
+    function_call,
+    is_not_null,
+    literal,
+    operand,
+)
+from runtime.functions.aggregates import AGGREGATES
+from runtime.functions.aggregates.function import TakesBack
+from runtime.refusal import refuse
+from runtime.shown_types import shown_type
+
+
+@dataclass(frozen=True)
+class SumsOfChanges:
+    """A call as sums over changes.
+
+    Attributes:
+        name: Name of the call.
+        calls: The sums.
+        result: Result of the call as an expression over their names.
+    """
+
+    name: str
+    calls: tuple[AggregateCall, ...]
+    result: exp.Expr
+
+
+def sums_of_changes(call: AggregateCall, schema: Schema) -> SumsOfChanges:
+    """Return a call as sums over changes.
+
+    Raises:
+        Refused: It needs the values that remain.
+    """
+    function = AGGREGATES.get(call.function)
+    if function is None or function.takes_back is TakesBack.VALUES or call.distinct or call.user:
+        refuse(f"{call.text} is computed from the counts of its values")
+    is_sum = call.function == "SUM"
+    if is_sum and not _is_exact(call.type):
+        refuse(f"{call.text} adds {shown_type(call.type)}, so it is computed from its values")
+    is_mean = call.function in ("AVG", "MEAN")
+    if is_mean:
+        name = bare_column(call.args[0])
+        found = None if name is None else column_named(schema, name)
+        if found is None or found.type not in ("tinyint", "smallint", "int"):
+            refuse(f"{call.text} is computed from the counts of its values")
+    condition = _counted(call)
+    change: exp.Expr = column(CHANGE)
+    if condition is not None:
+        change = case_when(condition, change, literal(0))
+    count = _sum(change, f"{call.name}$count", "bigint")
+    if not (is_sum or is_mean):
+        return SumsOfChanges(call.name, (count,), column(count.name))
+    (value,) = call.args
+    is_added = exp.GT(this=column(CHANGE), expression=literal(0))
+    if call.type == "bigint" or is_mean:
+        value = cast_as(value.copy(), "bigint")
+    signed = case_when(is_added, value, exp.Neg(this=operand(value)))
+    if call.condition is not None:
+        signed = case_when(call.condition, signed)
+    total = _sum(signed, f"{call.name}$sum", "bigint" if is_mean else call.type)
+    result: exp.Expr = column(total.name)
+    if is_mean:
+        result = exp.Div(this=cast_as(result, "double"), expression=column(count.name))
+    some = exp.GT(this=column(count.name), expression=literal(0))
+    return SumsOfChanges(call.name, (total, count), case_when(some, result))
+
+
+def _is_exact(type_: str) -> bool:
+    return type_ in INTEGERS or type_.startswith("decimal") or is_day_interval(type_)
+
+
+def _counted(call: AggregateCall) -> exp.Expr | None:
+    """Return which rows a call counts or adds; None: all."""
+    conditions = [] if call.condition is None else [call.condition]
+    if call.function == "COUNT_IF":
+        conditions.append(call.args[0])
+    elif not any(isinstance(arg, exp.Star) for arg in call.args):
+        conditions += [is_not_null(arg) for arg in call.args]
+    return conjunction(conditions)
+
+
+def _sum(value: exp.Expr, name: str, type_: str) -> AggregateCall:
+    return replace(read_call(function_call("SUM", value), name, ""), type=type_)
