@@ -24,9 +24,11 @@ from planner.nodes.logical import (
     Project,
     plain_items,
 )
-from planner.sql.build import cast_as, column, function_call, literal
+from planner.sql.build import cast_as, column, function_call, is_timestamp, literal
 from planner.sql.nodes import CHANGELOG, WindowFunctionCall, error_at, span_of
+from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import streams_of
+from planner.streams.time_columns import is_processing_time
 from runtime.errors import ErrorKind, nearest
 from runtime.shown_types import shown_type
 from runtime.spec.table import Column
@@ -49,6 +51,7 @@ def bind_changelog(
 
     Raises:
         AnalysisError: An argument is invalid, or a column cannot be compared.
+        StreamRefusal: A column is processing time.
     """
     sql = relations.sql
     if strict:
@@ -73,8 +76,24 @@ def bind_changelog(
         (*plain_items(schema), NamedExpr(CHANGE, change)),
     )
     if streams_of(source, relations.catalog):
+        _refuse_processing_time(function, source, schema, relations)
         return ChangelogTable(schema, signed, place=place)
     return net_rows(signed, place)
+
+
+def _refuse_processing_time(
+    function: WindowFunctionCall, source: Node, schema: Schema, relations: Relations
+) -> None:
+    """Refuse columns with processing time: a deleted row would not equal the inserted one."""
+    for col in schema:
+        if is_timestamp(col.type) and is_processing_time(source, col.name, relations.catalog):
+            raise StreamRefusal(
+                f"`{col.name}` is processing time, which differs between the insertion of a row "
+                "and its deletion",
+                f"leave it out: input => (SELECT * EXCEPT ({col.name}) FROM ...)",
+                span_of(function.args["data"]) or span_of(function.this),
+                subjects=(col.name,),
+            ).place_in(relations.sql)
 
 
 def _op_column(function: WindowFunctionCall, schema: Schema, sql: str) -> Column:
