@@ -27,7 +27,7 @@ from planner.sql.build import (
     operand,
 )
 from runtime.functions.aggregates import AGGREGATES
-from runtime.functions.aggregates.function import TakesBack
+from runtime.functions.aggregates.function import Mean, TakesBack
 from runtime.refusal import refuse
 from runtime.shown_types import shown_type
 
@@ -56,25 +56,26 @@ def sums_of_changes(call: AggregateCall, schema: Schema) -> SumsOfChanges:
     function = AGGREGATES.get(call.function)
     if function is None or function.takes_back is TakesBack.VALUES or call.distinct or call.user:
         refuse(f"{call.text} is computed from the counts of its values")
-    is_sum = call.function == "SUM"
-    if is_sum and not _is_exact(call.type):
-        refuse(f"{call.text} adds {shown_type(call.type)}, so it is computed from its values")
-    is_mean = call.function in ("AVG", "MEAN")
+    is_sum = function.takes_back is TakesBack.SUBTRACTED_IF_EXACT
+    is_mean = is_sum and isinstance(function.form, Mean)
     if is_mean:
+        # Its type is DOUBLE for integers too. A sum of BIGINT may not fit, though the mean does.
         name = bare_column(call.args[0])
         found = None if name is None else column_named(schema, name)
         if found is None or found.type not in ("tinyint", "smallint", "int"):
             refuse(f"{call.text} is computed from the counts of its values")
+    elif is_sum and not _is_exact(call.type):
+        refuse(f"{call.text} of {shown_type(call.type)} is computed from the counts of its values")
     condition = _counted(call)
     change: exp.Expr = column(CHANGE)
     if condition is not None:
         change = case_when(condition, change, literal(0))
     count = _sum(change, f"{call.name}$count", "bigint")
-    if not (is_sum or is_mean):
+    if not is_sum:
         return SumsOfChanges(call.name, (count,), column(count.name))
     (value,) = call.args
     is_added = exp.GT(this=column(CHANGE), expression=literal(0))
-    if call.type == "bigint" or is_mean:
+    if is_mean or call.type == "bigint":
         value = cast_as(value.copy(), "bigint")
     signed = case_when(is_added, value, exp.Neg(this=operand(value)))
     if call.condition is not None:

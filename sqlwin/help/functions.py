@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from runtime.errors import CatalogError, nearest
 from runtime.functions.aggregates import AGGREGATES as MERGED
-from runtime.functions.aggregates.function import MergedFunction
+from runtime.functions.aggregates.function import MergedFunction, TakesBack
 from runtime.windows import FUNCTIONS as KINDS
 from runtime.windows import Window
 from runtime.windows.arguments import WindowKind
@@ -123,12 +123,19 @@ FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
 GROUP BY window_start, window_end, item;"""
 
 
+_TAKES_BACK = {
+    TakesBack.VALUES: "",
+    TakesBack.SUBTRACTED: "Over FROM_CHANGELOG, a stream subtracts deleted rows.",
+    TakesBack.SUBTRACTED_IF_EXACT: "Over FROM_CHANGELOG, a stream subtracts deleted integers.",
+}
+
+
 def _aggregate(function: MergedFunction) -> FunctionHelp:
     return FunctionHelp(
         function.name,
         function.signature,
         function.summary,
-        function.text,
+        "\n".join(filter(None, (function.text, _TAKES_BACK[function.takes_back]))),
         _AGGREGATED.format(call=f"{function.name}({function.example})"),
         aggregate_picture(function),
     )

@@ -108,7 +108,8 @@ class TakesBack(StrEnum):
     """How a deleted row is taken back from the result of a window."""
 
     VALUES = "values"  # the result is computed from the values that remain, which are counted
-    SUBTRACTED = "subtracted"  # exact for integers, decimals and intervals
+    SUBTRACTED = "subtracted"
+    SUBTRACTED_IF_EXACT = "subtracted if exact"  # integers, decimals and intervals, not doubles
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ _SUM = MergedFunction(
     "SUM(DISTINCT x) adds each value once.",
     definition=sum,
     distinct=WithDistinct.OF_SET,
-    takes_back=TakesBack.SUBTRACTED,
+    takes_back=TakesBack.SUBTRACTED_IF_EXACT,
 )
 _AVG = MergedFunction(
     "AVG",
@@ -29,7 +29,7 @@ _AVG = MergedFunction(
     text="NULL if every x is NULL. AVG(DISTINCT x) uses each value once.",
     definition=lambda values: sum(values) / len(values),
     distinct=WithDistinct.OF_SET,
-    takes_back=TakesBack.SUBTRACTED,
+    takes_back=TakesBack.SUBTRACTED_IF_EXACT,
 )
 
 FUNCTIONS = (_SUM, _AVG, _AVG.alias("MEAN", "mean; alias of AVG"))
