@@ -23,7 +23,7 @@ from planner.aggregates.calls import (
 from planner.binder.analysed_apart import analyse_apart
 from planner.binder.as_of import join_as_of
 from planner.binder.changes.function import bind_changelog
-from planner.binder.changes.windows import in_windows_of_changes, refuse_changes
+from planner.binder.changes.windows import in_windows_of_changes
 from planner.binder.fill.clause import DEFAULT_FILL, FillOptions, bind_fill, fill_clause
 from planner.binder.fill.function import bind_gap_fill
 from planner.binder.group_windows import rewrite_group_windows
@@ -151,7 +151,6 @@ def bind(
             raise refused.place_in(sql) from error
         error = hint_at_window_name(error, original, sql)
         raise hint_at_late_name(error, original, sql) from error
-    refuse_changes(plan, sql)
     if (watermark is not None or binder.views_ask_watermark) and streams_of(plan, catalog):
         try:
             watermarked_stream(plan, catalog, None if watermark is None else span_of(watermark))

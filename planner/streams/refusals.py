@@ -9,10 +9,17 @@ from sqlglot import exp
 from planner.aggregates.calls import aggregates_in
 from planner.aggregates.functions import plan_aggregate
 from planner.catalog import Schema
-from planner.nodes.logical import AggregateCall, GapFill, NamedExpr, Node, VersionJoin
+from planner.nodes.logical import (
+    AggregateCall,
+    ChangelogTable,
+    GapFill,
+    NamedExpr,
+    Node,
+    VersionJoin,
+)
 from planner.nodes.physical import OnePhaseWindowAggregate, StreamGapFill
 from planner.sql.build import is_flat_type, to_sql
-from planner.sql.nodes import TextSpan, span_of
+from planner.sql.nodes import CHANGELOG, TextSpan, span_of
 from planner.sql.places import Lead, lead, with_lead
 from runtime.errors import AnalysisError, ErrorKind, Position
 from runtime.refusal import Refusal, Refused
@@ -117,6 +124,22 @@ def refuse_late_windows(node: Node, use: str) -> None:
                 f"remove FROM; {BATCH}",
                 below.place,
             )
+
+
+def refuse_changes(plan: Node) -> None:
+    """Refuse a plan in which something other than a window function reads changes.
+
+    Raises:
+        StreamRefusal: There is such a part.
+    """
+    for node in plan.find_all(ChangelogTable):
+        raise StreamRefusal(
+            f"on a stream, {CHANGELOG} must be read by TUMBLE, HOP or CUMULATE, which emit the "
+            "rows that remain when a window closes",
+            f"use TABLE(TUMBLE(TABLE v, DESCRIPTOR(ts), ...)) with a view v of {CHANGELOG}, "
+            f"{BATCH}",
+            node.place,
+        )
 
 
 def check_calls(calls: tuple[AggregateCall, ...]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.aggregates.intervals import is_day_interval
 from planner.binder.changes.net_rows import net_rows, signed_rows
 from planner.binder.window_function import window_node
-from planner.nodes.logical import CHANGE, ChangelogTable, NetRows, Node
+from planner.nodes.logical import CHANGE, NetRows, Node
 from planner.sql.build import is_flat_type
 from planner.sql.nodes import CHANGELOG, WindowFunctionCall, span_of
 from planner.streams.refusals import BATCH, StreamRefusal
@@ -59,19 +59,3 @@ def in_windows_of_changes(
                 subjects=(col.name,),
             ).place_in(sql)
     return net_rows(windowed, span_of(function.this)), date
-
-
-def refuse_changes(plan: Node, sql: str) -> None:
-    """Refuse a plan in which something other than a window function reads changes.
-
-    Raises:
-        StreamRefusal: There is such a part.
-    """
-    for node in plan.find_all(ChangelogTable):
-        raise StreamRefusal(
-            f"on a stream, {CHANGELOG} must be read by TUMBLE, HOP or CUMULATE, which emit the "
-            "rows that remain when a window closes",
-            f"TABLE(TUMBLE(TABLE v, DESCRIPTOR(ts), ...)), where v is a view that selects from "
-            f"{CHANGELOG}; {BATCH}",
-            node.place,
-        ).place_in(sql)

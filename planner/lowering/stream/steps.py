@@ -46,6 +46,7 @@ from planner.streams.refusals import (
     NO_UPDATES,
     SET_OPERATION,
     StreamRefusal,
+    refuse_changes,
     refuse_late_windows,
     refuse_one_phase,
     refuse_stateful,
@@ -140,6 +141,7 @@ def lower_stream(
         if id(original) in named:
             named[id(plan)] = named[id(original)]
     try:
+        refuse_changes(plan)
         if order:
             refuse_late_windows(plan, "sorted")
         late = late_source(plan, catalog) if keeps_late_rows else None
@@ -177,6 +179,7 @@ def lower_stream_rows(
         StreamRefusal: The plan cannot be computed on a stream, or a watermark is missing.
     """
     lowering = _StreamLowering(catalog, time_zone, refusals=refusals, notes=notes)
+    refuse_changes(plan)
     if asks_watermark(plan):
         raise StreamRefusal(
             "windows() does not support CURRENT_WATERMARK",
