@@ -458,12 +458,16 @@ class _Binder(Relations):
         if query is None:
             self._show_to_spark(table, name_with_options(table, name, self.catalog, self.sql))
             return
-        refuse_options(table, "a view", self.sql)
+        self._refuse_options(table, name)
         self.rewritten = True
         with self._inside_view(name):
             lifted = self.lift(query, {})
         alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name))
         replace_relation(table, exp.Subquery(this=lifted, alias=alias))
+
+    def _refuse_options(self, table: exp.Table, name: tuple[str, ...]) -> None:
+        is_of_changes = self.catalog.connector(name) is not None
+        refuse_options(table, "a table of changes" if is_of_changes else "a view", self.sql)
 
     def _show_to_spark(self, table: exp.Table, name: tuple[str, ...]) -> None:
         """Refer to a session table by its name in Spark."""
@@ -507,7 +511,7 @@ class _Binder(Relations):
             return full_relation or self.sql_query(select_all_from(relation(table.name)), scope)
         view = self._view(name)
         if view is not None:
-            refuse_options(table, "a view", self.sql)
+            self._refuse_options(table, name)
             with self._inside_view(name):
                 return self.bind_query(view, {})
         name = name_with_options(table, name, self.catalog, self.sql)

@@ -53,7 +53,7 @@ def refuse_options(table: exp.Table, what: str, sql: str) -> None:
     """
     if TABLE_OPTIONS in table.meta:
         message = f"OPTIONS must follow a table name, but `{table.name}` is {what}"
-        hint = "add them to the table that it reads"
+        hint = "write them in CREATE TABLE, or after the name of the table that it reads"
         raise error_at(sql, message, table.this, hint=hint, subjects=(table.name,))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from runtime.connectors.connector import Connector, Table
 from runtime.errors import AnalysisError, CatalogError, SetupError, nearest
-from runtime.options.formats import CHANGES_AS_ROWS
+from runtime.options.formats import DEBEZIUM, is_of_changes
 from runtime.spec.sink import SinkMode
 from runtime.spec.table import TableSpec
 
@@ -64,6 +64,12 @@ def open_writable(spec: TableSpec, *, overwrite: bool) -> Table:
         AnalysisError: The rows cannot be replaced.
     """
     table, connector = open_table(spec), spec.connector.lower()
+    if is_of_changes(spec):
+        raise CatalogError(
+            f"table `{spec.name}` cannot be written: format '{DEBEZIUM}' is only read",
+            subjects=(spec.name, f"'{DEBEZIUM}'"),
+            hint="insert into a table of 'format' = 'json', or of 'connector' = 'upsert-kafka'",
+        )
     table.check()
     if not table.can_write:
         names = (name for name in BUILT_IN if load_connector(name).can_write)
@@ -133,7 +139,7 @@ def _replacement_for(connector: str) -> str | None:
     if connector.endswith("-cdc"):
         return (
             "no connector reads a database's log: let Debezium write the changes to Kafka, and use "
-            f"'connector' = 'kafka'. There {CHANGES_AS_ROWS}"
+            f"'connector' = 'kafka', 'format' = '{DEBEZIUM}'"
         )
     if connector.split("-")[0] in _DATA_SOURCES:
         return "use 'connector' = 'spark', 'format' = '...' for any data source of Spark"

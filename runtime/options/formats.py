@@ -20,14 +20,14 @@ from runtime.spec.table import TableSpec
 # Formats of files, and of messages
 FORMATS = ("parquet", "csv", "json", "orc", "avro", "text")
 MESSAGE_FORMATS = ("json", "csv", "raw", "avro", "avro-confluent")
-# Formats of Flink whose messages are changes of a table
-CHANGELOG_FORMATS = (
-    *("canal-json", "debezium-avro-confluent", "debezium-json", "maxwell-json", "ogg-json"),
-)
-# Hints for messages of Debezium
+# Format whose messages are changes of a table
+DEBEZIUM = "debezium-json"
+# Such formats of Flink that are not supported
+CHANGELOG_FORMATS = ("canal-json", "debezium-avro-confluent", "maxwell-json", "ogg-json")
+# Hint for them
 CHANGES_AS_ROWS = (
-    "read each change as a row: 'format' = 'json' with columns such as op STRING, "
-    "`after` ROW<id INT, price DOUBLE>; a topic of new rows by key is an 'upsert-kafka' table"
+    "read each change as a row: 'format' = 'json' with columns such as type STRING, "
+    "`data` ROW<id INT, price DOUBLE>, and select them with FROM_CHANGELOG"
 )
 # Formats whose files name and type their columns
 SELF_DESCRIBING = ("parquet", "orc", "avro")
@@ -183,6 +183,12 @@ def format_of(options: Mapping[str, str]) -> str | None:
     for suffix in _COMPRESSIONS:
         path = path.removesuffix(suffix)
     return next((name for suffix, name in _SUFFIXES.items() if path.endswith(suffix)), None)
+
+
+def is_of_changes(spec: TableSpec) -> bool:
+    """Return whether the messages of a table are changes, which describe its rows."""
+    formats = [v for name, v in spec.options if name.lower() in ("format", "value.format")]
+    return DEBEZIUM in map(str.lower, formats) and spec.connector.lower() != "upsert-kafka"
 
 
 def format_option_names(file_format: str) -> list[str]:

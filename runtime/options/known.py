@@ -18,14 +18,16 @@ from runtime.options.checks import (
     switch,
     without_effect,
 )
-from runtime.options.formats import FORMATS, MESSAGE_FORMATS
+from runtime.options.formats import DEBEZIUM, FORMATS, MESSAGE_FORMATS
 
 Options = Mapping[str, Option]
 
 # Spark's spellings of its file source options are accepted too.
 FILESYSTEM: Options = {
     "path": Option("file, directory or glob; local, s3a://, hdfs://, ...", required=True),
-    "format": Option("file format; default: from the suffix of the path", values=FORMATS),
+    "format": Option(
+        "file format; default: from the suffix of the path", values=(*FORMATS, DEBEZIUM)
+    ),
     "fields.<field>.format": Option(
         "time format of a column: dd.MM.yyyy HH:mm:ss, epoch-millis, ISO-8601"
     ),
@@ -131,8 +133,8 @@ KAFKA: Options = {
     "topic-pattern": Option("regular expression for the names of the topics to read", pattern),
     "properties.bootstrap.servers": Option("comma-separated brokers: host:9092", required=True),
     "properties.<key>": Option("property of the Kafka client"),
-    "format": Option("format of the values", values=MESSAGE_FORMATS),
-    "value.format": Option("alias of format", values=MESSAGE_FORMATS),
+    "format": Option("format of the values", values=(*MESSAGE_FORMATS, DEBEZIUM)),
+    "value.format": Option("alias of format", values=(*MESSAGE_FORMATS, DEBEZIUM)),
     "key.format": Option("format of the keys", values=MESSAGE_FORMATS),
     "key.fields": Option("key columns, separated by ;"),
     "key.fields-prefix": Option("prefix of the key columns' names in the table"),

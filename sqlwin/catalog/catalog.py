@@ -17,6 +17,7 @@ from planner.sql.build import relation, select_all_from
 from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError, SqlwinError, nearest
 from runtime.names import quote_name
+from runtime.options.formats import is_of_changes
 from runtime.plan.rows import LocalRows
 from runtime.redaction import DEFAULT, Mask
 from runtime.refusal import Refusal, refuse
@@ -34,6 +35,7 @@ from runtime.spec.table import TableColumn, TableSpec
 from runtime.spec.text import FileSource
 from sqlwin.catalog.aggregates import Aggregates
 from sqlwin.catalog.certain_columns import certain_columns
+from sqlwin.catalog.change_messages import messages_of, rows_of
 from sqlwin.catalog.entries import (
     Entries,
     Entry,
@@ -240,6 +242,9 @@ class SessionCatalog:
         if self._files.view(".".join(name)) is not None:
             return None  # do not open files before the hint's options are known
         entry = self.entry(name)
+        if isinstance(entry, TableSpec) and is_of_changes(entry):
+            messages = self._changed.add_messages(messages_of(entry), *self._views_of(name))
+            return rows_of(entry, tuple(messages.spec.name.split(".")))
         if not isinstance(entry, View):
             return None
         query = entry.query.copy()
@@ -369,12 +374,14 @@ class SessionCatalog:
         """Register the changes of a session table's rows. See `planner.catalog.Catalog`."""
         table = self._table(name)
         assert table is not None, "it has versions"
-        variant = self._changed.find(".".join(name))
-        view = base = view_name(normalise_name(name))
-        if variant is not None:
-            view, base = variant.view, variant.base
-        changed = self._changed.add_changes(table, view, base, is_bounded=is_bounded)
+        changed = self._changed.add_changes(table, *self._views_of(name), is_bounded=is_bounded)
         return tuple(changed.spec.name.split("."))
+
+    def _views_of(self, name: Name) -> tuple[str, str]:
+        """Return Spark's names of a table and of the table without a statement's options."""
+        variant = self._changed.find(".".join(name))
+        view = view_name(normalise_name(name))
+        return (view, view) if variant is None else (variant.view, variant.base)
 
     def is_read_in_process(self, name: Name) -> bool:
         """Return whether this process may read a session table without Spark."""

@@ -15,9 +15,10 @@ from sqlglot.tokenizer_core import TokenType
 from runtime.connectors.registry import open_table, open_writable
 from runtime.errors import AnalysisError, CatalogError, Position, SqlwinError
 from runtime.names import quote_name
-from runtime.options.formats import SELF_DESCRIBING, format_of
+from runtime.options.formats import SELF_DESCRIBING, format_of, is_of_changes
 from runtime.spec.table import LATE_FOR, MISSED, TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
+from sqlwin.catalog.change_messages import check_table
 from sqlwin.catalog.entries import Entry, View, columns_of, entry_kind
 from sqlwin.catalog.options import idle_notes
 from sqlwin.statements.column_checks import NameFault, fault_in_names, has_no_physical_columns
@@ -68,6 +69,8 @@ class Definitions:
         self._refuse_spark_view(statement)
         self._catalog.expressions.add(statement.expressions)
         spec = self._spec(statement, rows)
+        if is_of_changes(spec):
+            check_table(spec)
         if rows is None and statement.like is None and has_no_physical_columns(spec.columns):
             spec = self._add_stored_columns(spec)
         table = open_table(spec)
@@ -85,7 +88,7 @@ class Definitions:
             spec, notes = self._detect(spec, may_lack_files=statement.like is not None)
         if statement.like is not None and not has_no_physical_columns(spec.columns):
             self._check_names(spec)
-        open_table(spec).check()
+        check_table(spec)
         if rows is not None:
             open_writable(spec, overwrite=False)
         message = self._add(statement, spec)
@@ -114,7 +117,7 @@ class Definitions:
                 hint="it changes tables of CREATE TABLE ... WITH",
             )
         changed = self._with_options(spec, statement)
-        open_table(changed).check()
+        check_table(changed)
         new_name = statement.new_name
         if new_name is not None:
             changed = replace(changed, name=".".join(new_name))

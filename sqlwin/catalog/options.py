@@ -15,6 +15,7 @@ from runtime.connectors.registry import open_table
 from runtime.errors import AnalysisError, CatalogError, nearest
 from runtime.redaction import Mask
 from runtime.spec.table import TableSpec
+from sqlwin.catalog.change_messages import check_table
 from sqlwin.parser.hints import FLINK_HINTS, SPARK_HINTS
 
 # Names and values
@@ -46,7 +47,7 @@ def with_options(spec: TableSpec, options: Sequence[tuple[str, str]]) -> TableSp
         )
     unchanged = tuple(option for option in spec.options if option[0].lower() not in overridden)
     changed = replace(spec, options=(*unchanged, *options))
-    open_table(changed).check()
+    check_table(changed)
     return changed
 
 
@@ -117,15 +118,21 @@ class ChangedTables:
             base: Name under which Spark reads the table without the options of a statement.
             is_bounded: Whether the changes end with those that exist now.
         """
-        word = "CHANGES SO FAR" if is_bounded else "CHANGES"
-        name = f"{spec.name} /*+ {word} */"
         changes = open_table(spec).changes(is_bounded=is_bounded)
         assert changes is not None, "the table has changes"
         open_table(changes).check()
+        return self._add_rows(changes, view, base, "CHANGES SO FAR" if is_bounded else "CHANGES")
+
+    def add_messages(self, messages: TableSpec, view: str, base: str) -> ChangedTable:
+        """Register the messages of a table of changes. Views are as in `add_changes`."""
+        return self._add_rows(messages, view, base, "MESSAGES")
+
+    def _add_rows(self, rows: TableSpec, view: str, base: str, word: str) -> ChangedTable:
+        name = f"{rows.name} /*+ {word} */"
         view_name = f"{view}__{word.lower().replace(' ', '_')}"
         variant = self.find(view)
         options = () if variant is None else variant.options
-        table = ChangedTable(replace(changes, name=name), view_name, base, options)
+        table = ChangedTable(replace(rows, name=name), view_name, base, options)
         self._by_name |= {name.lower(): table, table.view: table}
         return table
 

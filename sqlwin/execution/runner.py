@@ -33,7 +33,7 @@ from runtime.spark.settings import change_setting, settings_of
 from runtime.spec.table import TableSpec
 from sqlwin.catalog import listings
 from sqlwin.catalog.definitions import Definitions
-from sqlwin.catalog.entries import MaterializedTable, Name, View
+from sqlwin.catalog.entries import MaterializedTable, Name
 from sqlwin.catalog.files import refuse_remote_state
 from sqlwin.config.config import Config
 from sqlwin.execution.guard import ALLOWS_ALL, Guard
@@ -322,7 +322,7 @@ class Runner:
         """
         text = f"SELECT * FROM {quote_name(*name)}"
         entry = self.catalog.readable(name)
-        if entry is None or isinstance(entry, View):
+        if entry is None or self.catalog.view(name) is not None:
             return self.plans.plan(select_all_from(relation(*name)), text).bound.schema
         shown = self.catalog.relation(name)
         assert shown is not None

@@ -29,6 +29,7 @@ from runtime.options.checks import (
     unknown_option,
 )
 from runtime.options.formats import (
+    DEBEZIUM,
     FLINK_OPTIONS,
     FORMATS,
     TIME_FORMAT,
@@ -150,8 +151,9 @@ class FileTable(Table):
                 f"set 'format' to one of {', '.join(FORMATS)}",
             )
         if file_format not in FORMATS:
-            suggestion = nearest(file_format, FORMATS)
-            hint = f"available formats: {', '.join(FORMATS)}"
+            known = (*FORMATS, DEBEZIUM)
+            suggestion = nearest(file_format, known)
+            hint = f"available formats: {', '.join(known)}"
             if file_format in _ARROW_FORMATS:
                 hint = f"convert the files to Parquet; {hint}"
             elif suggestion:

@@ -54,6 +54,44 @@ def value_of(headers: object) -> object:
 
 
 @pytest.mark.long
+def test_changes_of_debezium_are_the_rows_that_remain_in_windows_of_a_stream(
+    fresh_session: sqlwin.Session, broker: Broker
+) -> None:
+    """A key's messages are in one partition, and Debezium sends an empty one after a deletion."""
+    broker.create("changes")
+    for partition in range(2):
+        first, second = (
+            {"id": 2 * partition + i, "ts": "2024-05-01 10:00:01", "price": 5 + i} for i in range(2)
+        )
+        moved = {**first, "ts": "2024-05-01 10:01:30"}
+        last = {"id": 9, "ts": "2024-05-01 10:30:00", "price": 0}
+        changes = [
+            {"before": None, "after": first, "op": "r"},
+            {"before": None, "after": second, "op": "c"},
+            {"before": first, "after": moved, "op": "u"},
+            *([{"before": second, "after": None, "op": "d"}, None] if partition else []),
+            {"before": None, "after": last, "op": "c"},
+        ]
+        messages = [change and json.dumps(change).encode() for change in changes]
+        broker.send("changes", messages, partition)
+    fresh_session.execute(f"""
+        SET 'execution.runtime-mode' = 'streaming';
+        CREATE TABLE orders (
+          id INT, ts TIMESTAMP(3), price INT, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
+        ) WITH (
+          'connector' = 'kafka', 'topic' = 'changes', 'value.format' = 'debezium-json',
+          'properties.bootstrap.servers' = '{broker.address}',
+          'scan.bounded.mode' = 'latest-offset')""")
+    rows = rows_of(
+        fresh_session,
+        """SELECT DATE_FORMAT(window_start, 'HH:mm') AS at, COUNT(*) AS n, SUM(price) AS total
+           FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+           GROUP BY window_start, window_end""",
+    )
+    assert sorted(map(tuple, rows)) == [("10:00", 1, 6), ("10:01", 2, 10), ("10:30", 2, 0)]
+
+
+@pytest.mark.long
 def test_rows_are_written_as_avro_and_read_again(
     fresh_session: sqlwin.Session, broker: Broker
 ) -> None:

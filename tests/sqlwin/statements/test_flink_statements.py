@@ -98,7 +98,7 @@ def test_quit_ends_a_script(word: str) -> None:
 @pytest.mark.parametrize(
     ("connector", "hint"),
     [
-        ("mysql-cdc", "read each change as a row: 'format' = 'json'"),
+        ("mysql-cdc", "'connector' = 'kafka', 'format' = 'debezium-json'"),
         ("elasticsearch-7", "'connector' = 'spark'"),
         ("kinesis", "'connector' = 'spark'"),
         ("filesytem", "did you mean 'filesystem'?"),

@@ -1,0 +1,153 @@
+"""Tables of `'format' = 'debezium-json'`, and views of changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.errors import SqlwinError
+from sqlwin.session import Session
+from tests.unstarted import unstarted_spark
+
+COLUMNS = "id INT, ts TIMESTAMP(3), v BIGINT"
+WINDOWS = """
+    SELECT window_start, COUNT(*) AS n, SUM(v) AS s, MAX(v) AS m
+    FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+    GROUP BY window_start, window_end
+"""
+
+
+def order(id_: int, time: str, v: int) -> dict[str, Any]:
+    return {"id": id_, "ts": f"2024-01-01 {time}", "v": v}
+
+
+def change(op: str, before: Any, after: Any) -> dict[str, Any]:
+    return {"before": before, "after": after, "op": op, "source": {"table": "orders"}}
+
+
+CHANGES = [
+    change("r", None, order(1, "00:00:10", 5)),
+    change("c", None, order(2, "00:00:20", 7)),
+    change("u", order(1, "00:00:10", 5), order(1, "00:01:10", 6)),
+    change("d", order(2, "00:00:20", 7), None),
+    {},  # a message without a value
+    change("c", None, order(3, "00:00:30", 1)),
+    change("c", None, order(4, "00:10:00", 2)),
+]
+# Window, number, sum and maximum of the rows that remain
+REMAINING = [("00:00", 1, 1, 1), ("00:01", 1, 6, 6), ("00:10", 1, 2, 2)]
+
+
+def write(directory: Path, messages: list[dict[str, Any]]) -> None:
+    directory.mkdir(exist_ok=True)
+    text = "\n".join(json.dumps(message) for message in messages)
+    (directory / "changes.json").write_text(text + "\n")
+
+
+def orders(directory: Path, columns: str = COLUMNS, options: str = "") -> str:
+    return (
+        f"CREATE TABLE orders ({columns}, WATERMARK FOR ts AS ts - INTERVAL '1' MINUTE) "
+        f"WITH ('connector' = 'filesystem', 'path' = '{directory}', "
+        f"'format' = 'debezium-json'{options});"
+    )
+
+
+def remaining(session: Session) -> list[tuple[Any, ...]]:
+    (result,) = session.execute(WINDOWS)
+    rows = [tuple(row.values()) for row in result.to_arrow().to_pylist()]
+    return sorted((start.strftime("%H:%M"), *others) for start, *others in rows)
+
+
+def test_changes_of_debezium_are_a_table(fresh_session: Session, tmp_path: Path) -> None:
+    write(tmp_path, CHANGES)
+    fresh_session.execute(orders(tmp_path))
+    (result,) = fresh_session.execute("SELECT id, v FROM orders ORDER BY id")
+    assert result.to_arrow().to_pylist() == [
+        {"id": 1, "v": 6},
+        {"id": 3, "v": 1},
+        {"id": 4, "v": 2},
+    ]
+    assert remaining(fresh_session) == REMAINING
+
+
+def test_windows_of_a_stream_have_the_rows_that_remain(
+    fresh_session: Session, tmp_path: Path
+) -> None:
+    write(tmp_path, CHANGES)
+    fresh_session.execute(orders(tmp_path))
+    fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
+    assert remaining(fresh_session) == REMAINING
+
+
+@pytest.mark.long
+def test_an_envelope_with_a_schema_and_a_computed_time(
+    fresh_session: Session, tmp_path: Path
+) -> None:
+    row = {"id": 1, "ts_ms": 1_704_067_210_000, "v": 5}
+    changed = {**row, "ts_ms": 1_704_067_270_000, "v": 6}
+    changes = [change("c", None, row), change("u", row, changed)]
+    write(tmp_path, [{"schema": {}, "payload": payload} for payload in changes])
+    columns = "id INT, ts_ms BIGINT, v BIGINT, ts AS TO_TIMESTAMP_LTZ(ts_ms, 3)"
+    fresh_session.execute(orders(tmp_path, columns, ", 'debezium-json.schema-include' = 'true'"))
+    assert remaining(fresh_session) == [("00:01", 1, 6, 6)]
+
+
+@pytest.mark.parametrize(
+    ("message", "fault"),
+    [
+        (change("u", None, order(1, "00:00:10", 5)), "`orders` updates or deletes a row and has"),
+        (change("d", None, None), '`orders` updates or deletes a row and has no "before"'),
+        (change("t", None, None), 'unknown "op", not one of c, r, u, d: t'),
+        ({"after": order(1, "00:00:10", 5)}, 'unknown "op", not one of c, r, u, d: none'),
+    ],
+    ids=["update", "delete", "truncate", "no op"],
+)
+def test_a_message_without_its_change_is_an_error(
+    message: dict[str, Any], fault: str, fresh_session: Session, tmp_path: Path
+) -> None:
+    write(tmp_path, [message])
+    fresh_session.execute(orders(tmp_path))
+    with pytest.raises(SqlwinError, match=fault):
+        fresh_session.execute("SELECT * FROM orders")[0].to_arrow()
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("INSERT INTO orders SELECT * FROM orders", "format 'debezium-json' is only read"),
+        (
+            orders(Path("x"), f"{COLUMNS}, f STRING METADATA FROM 'file.path'"),
+            "has no metadata columns, because .* has another `f`",
+        ),
+        (
+            "CREATE TABLE t WITH ('connector' = 'filesystem', 'path' = 'x', "
+            "'format' = 'debezium-json')",
+            "format 'debezium-json' requires columns",
+        ),
+        (orders(Path("x"), options=", 'debezium-json.x' = '1'"), "unknown option 'json.x'"),
+    ],
+    ids=["INSERT", "metadata", "columns", "option"],
+)
+def test_what_a_table_of_changes_cannot_do_is_refused(
+    sql: str, message: str, tmp_path: Path
+) -> None:
+    with Session(unstarted_spark(), settings={}) as session:
+        session.execute(orders(tmp_path))
+        with pytest.raises(SqlwinError, match=message):
+            session.execute(sql.replace("TABLE orders", "OR REPLACE TABLE orders"))
+
+
+def test_a_stream_of_changes_is_described_and_named_by_a_view_but_not_read_alone(
+    fresh_session: Session, tmp_path: Path
+) -> None:
+    write(tmp_path, CHANGES)
+    fresh_session.execute(orders(tmp_path))
+    fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
+    fresh_session.execute("CREATE VIEW large AS SELECT * FROM orders WHERE v > 1")
+    (described,) = fresh_session.execute("DESCRIBE large")
+    assert described.to_arrow()["name"].to_pylist() == ["id", "ts", "v"]
+    with pytest.raises(SqlwinError, match="must be read by TUMBLE, HOP or CUMULATE"):
+        fresh_session.execute("SELECT * FROM large")
