@@ -79,6 +79,9 @@ def select_all(mode: Mode) -> Selection:
     return Selection(mode.name, (mode,))
 
 
+# Queries that need Spark, and a sample of the others, which another test runs in process
+NEEDS_SPARK = Selection("needs-spark", (BATCH,))
+SAMPLED_OF_OTHERS = 4
 SAMPLE = Selection("sample", FURTHER, is_in_turn=True, every=4, done=(BATCH,))
 IN_TURN = Selection("in-turn", FURTHER, is_in_turn=True, every=6, done=(BATCH,))
 EVERY_FURTHER = Selection("every-mode", FURTHER, done=(BATCH,))

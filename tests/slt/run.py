@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -87,6 +87,8 @@ class FileRun:
         failures: Messages of the records that fail.
         results: Rows of `query` and `stream` records by line, as lines of text.
         n_run: Number of runs of queries, by mode.
+        left_out: Numbers of queries that do not run.
+        ran: Numbers of queries that ran in process and whose plans need no check.
         n_same_program: Number of runs that are left out because the query has run that program.
         on_spark: Number of queries that do not run in process, by reason.
     """
@@ -98,6 +100,8 @@ class FileRun:
     failures: list[str] = field(default_factory=list)
     results: dict[int, list[str]] = field(default_factory=dict)
     n_run: Counter[str] = field(default_factory=Counter)
+    left_out: Set[int] = frozenset()
+    ran: set[int] = field(default_factory=set)
     n_same_program: int = 0
     on_spark: Counter[str] = field(default_factory=Counter)
     _waiting: dict[Way, list[Record]] = field(default_factory=dict)
@@ -193,12 +197,16 @@ class FileRun:
         """Run a query in the selected modes, or let it wait for others to run with it."""
         turn = self._n_queries
         self._n_queries += 1
-        if turn % self.selection.every:
+        if turn % self.selection.every or turn in self.left_out:
             return
         modes = self.selection.modes
         if not self.selection.is_in_turn:
+            n_before = self.n_run[IN_PROCESS.name]
             for way in self.ways(record, modes):
                 self._wait(record, way)
+            # it never waits for others; `_compare` checks plans in other modes
+            if self.n_run[IN_PROCESS.name] > n_before and not record.operators:
+                self.ran.add(turn)
             return
         for step in range(len(modes)):
             mode = modes[(turn + step) % len(modes)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from tests.slt.modes import (
     FURTHER,
     IN_PROCESS,
     IN_TURN,
+    NEEDS_SPARK,
     SAMPLE,
+    SAMPLED_OF_OTHERS,
     Selection,
     select_all,
 )
@@ -75,9 +78,12 @@ MIN_IN_PROCESS = {
 def cases() -> Iterator[Any]:
     """Yield files with the selections of queries that tests run."""
     for name in NAMES:
-        marks = () if name in ON_SPARK else (pytest.mark.long,)
-        if name != SHAPES:
-            yield _case(name, select_all(BATCH), *marks)
+        if name in ON_SPARK:
+            yield _case(name, select_all(BATCH))
+        elif name != SHAPES:
+            yield _case(name, NEEDS_SPARK, pytest.mark.long)
+            if name in WITH_QUERIES:
+                yield _case(name, select_all(BATCH), pytest.mark.slow)
         if name in SAMPLED:
             yield _case(name, SAMPLE, pytest.mark.long)
         if name not in WITH_QUERIES or name in INSERTED:
@@ -119,6 +125,10 @@ def test_every_record_of_a_file_passes(
     partitions = str(fresh_session.spark.conf.get("spark.sql.shuffle.partitions"))
     fresh_session.spark.conf.set("spark.sql.shuffle.partitions", "1")
     run = FileRun(fresh_session, duck, tmp_path, selection)
+    if selection == NEEDS_SPARK:
+        (tmp_path / "in_process").mkdir()
+        others = sorted(run_in_process(name, duck, tmp_path / "in_process").ran)
+        run.left_out = {number for i, number in enumerate(others) if i % SAMPLED_OF_OTHERS}
     try:
         run.run(HERE / name)
     finally:
@@ -133,15 +143,21 @@ def test_every_record_of_a_file_passes(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_queries_that_need_no_spark_return_the_same_rows(
-    name: str, duck: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, duck: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    session = Session(unstarted_spark(), settings={})
-    session.execute(definitions.create_data(tmp_path / "data"))
-    run = FileRun(session, duck, tmp_path, select_all(IN_PROCESS))
-    run.run(HERE / name)
+    run = run_in_process(name, duck, tmp_path)
     assert not run.failures, "\n\n".join([f"{len(run.failures)} records fail", *run.failures])
     assert run.n_run.total() >= MIN_IN_PROCESS.get(name, 0), run.on_spark
+
+
+def run_in_process(name: str, duck: duckdb.DuckDBPyConnection, directory: Path) -> FileRun:
+    """Run the queries of a file that need no Spark, in a directory without files."""
+    session = Session(unstarted_spark(), settings={})
+    session.execute(definitions.create_data(directory / "data"))
+    run = FileRun(session, duck, directory, select_all(IN_PROCESS))
+    with chdir(directory):
+        run.run(HERE / name)
+    return run
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
