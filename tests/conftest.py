@@ -35,9 +35,13 @@ for variable in ("COLUMNS", "LINES"):
 # Processes that tests start use no settings of this user, and caches only if asked to: .ci/run
 os.environ.setdefault("SQLWIN_CLASS_ARCHIVE", "off")
 os.environ["SQLWIN_ENGINE"] = "off"
+# Programs that tests start do not run for long: Java needs neither its second compiler nor G1
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 # Programs and Python workers that tests start import the packages, so compile them only once
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# Nearly all objects of collection live to the end
+gc.disable()
 # Examples are small; their duration depends on the machine's load
 settings.register_profile("sqlwin", deadline=None, max_examples=20)
 settings.load_profile("sqlwin")
@@ -65,6 +69,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
