@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from runtime.scan.stores import Store, filesystem_of, store_of
+from tests.http_servers import serving
 
 ACCOUNT = "lakehouse"
 KEY = base64.b64encode(b"the account key of the tests, 32+").decode()
@@ -379,11 +380,5 @@ def azure_store(container: str = "lake", *, is_hierarchical: bool = False) -> It
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     result.port = server.server_port
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(server):
         yield result
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from runtime.scan.stores import Store, filesystem_of, store_of
+from tests.http_servers import serving
 from tests.observing import wait_until
 
 KEYS = {"access.key": "AKIDOFTESTS", "secret.key": "secret-of-tests"}
@@ -213,18 +214,12 @@ def object_store(
 
     server = make_server("127.0.0.1", 0, answer, threaded=True, request_handler=handler)
     result.port = server.server_port
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(server):
         # moto keeps the buckets of earlier servers in this process in memory
         urlopen(Request(f"{result.endpoint}/moto-api/reset", method="POST")).close()
         _make_bucket(result)
         result.requests.clear()
         yield result
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -17,6 +16,7 @@ import sqlwin
 from sqlwin.execution.activity import StatementListener
 from sqlwin.execution.runner import Runner
 from tests.goldens import ROOT
+from tests.http_servers import serving
 from tests.unstarted import unstarted_spark
 
 
@@ -59,14 +59,8 @@ def collector(status: int = 200, path: str = "") -> Iterator[tuple[str, list[byt
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Collector)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with serving(server):
         yield f"http://127.0.0.1:{server.server_port}", bodies
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @contextmanager

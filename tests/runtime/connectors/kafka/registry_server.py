@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -18,6 +17,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+from tests.http_servers import serving
 
 
 class Registry:
@@ -88,10 +89,8 @@ def serve_registry(registry: Registry, certificate: Path | None = None) -> Itera
             context.load_cert_chain(certificate)
             server.socket = context.wrap_socket(server.socket, server_side=True)
             registry.url = registry.url.replace("http:", "https:")
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield registry
-        server.shutdown()
+        with serving(server):
+            yield registry
 
 
 def self_signed(path: Path, address: str = "127.0.0.1") -> Path:
