@@ -87,6 +87,15 @@ def nasty_lines(n_fields: int, n_lines: int, seed: int) -> list[str]:
     return lines
 
 
+def among_numbers(long: int, slow: int) -> pytest.MarkDecorator:
+    """Run a test with a number of texts with --long, and with a larger one with --slow."""
+    numbers = (
+        pytest.param(long, marks=pytest.mark.long),
+        pytest.param(slow, marks=pytest.mark.slow),
+    )
+    return pytest.mark.parametrize("n_texts", numbers)
+
+
 def changed_texts(texts: list[str], n_texts: int, seed: int) -> list[str]:
     """Return texts with characters added, removed or replaced."""
     draw, others = random.Random(seed), "0123456789.eE+-:/ TZxdf\t"
@@ -226,9 +235,9 @@ def test_nasty_files_have_the_rows_of_spark(
         compare("SELECT b FROM t WHERE a = '0'")
 
 
-@pytest.mark.long
+@among_numbers(250, 600)
 def test_values_are_read_like_spark(
-    fresh_session: Session, compare: Compare, tmp_path: Path
+    n_texts: int, fresh_session: Session, compare: Compare, tmp_path: Path
 ) -> None:
     fresh_session.execute("SET 'table.local-time-zone' = 'Europe/Berlin'")
     words = ", 'csv.null-literals' = 'n/a|-'"
@@ -236,12 +245,12 @@ def test_values_are_read_like_spark(
         spark_type = {"TIMESTAMP(3)": "timestamp_ntz", "TIMESTAMP_LTZ(3)": "timestamp"}.get(type_)
         column = TextColumn("v", spark_type or type_.lower().replace(" ", ""))
         notation = Notation(nulls=("n/a", "-"), zone="Europe/Berlin")
-        changed = changed_texts([*texts, "n/a", "-"], 600, number)
+        changed = changed_texts([*texts, "n/a", "-"], n_texts, number)
         fit = [text for text in fitting(changed, column, notation) if '"' not in text]
         (tmp_path / "v.csv").write_text("".join(f'{i},"{text}"\n' for i, text in enumerate(fit)))
         create(fresh_session, tmp_path / "v.csv", f"i INT, v {type_}", words)
         rows = compare("SELECT i, v FROM t")
-        assert len(rows) == len(fit) > 100
+        assert len(rows) == len(fit) > n_texts // 6
         for text in [text for text in changed if text not in fit][:1]:
             (tmp_path / "v.csv").write_text(f'1,\n2,"{text}"\n')
             assert isinstance(compare("SELECT v FROM t"), str), text
@@ -251,20 +260,20 @@ def test_values_are_read_like_spark(
         for type_ in ("TIMESTAMP(3)", "TIMESTAMP_LTZ(3)", "DATE"):
             spark_type = {"TIMESTAMP(3)": "timestamp_ntz", "DATE": "date"}.get(type_, "timestamp")
             column = TextColumn("v", spark_type, pattern=pattern)
-            changed = changed_texts(texts, 200, 7)
+            changed = changed_texts(texts, n_texts // 3, 7)
             fit = fitting(changed, column, Notation(zone="Europe/Berlin"))
             (tmp_path / "p.csv").write_text("".join(f'{i},"{t}"\n' for i, t in enumerate(fit)))
             quoted = pattern.replace("'", "''")
             option = f", 'fields.v.format' = '{quoted}'"
             create(fresh_session, tmp_path / "p.csv", f"i INT, v {type_}", option)
-            assert len(compare("SELECT * FROM t")) == len(fit) > 20
+            assert len(compare("SELECT * FROM t")) == len(fit) > n_texts // 30
             for text in [text for text in changed if text not in fit][:1]:
                 (tmp_path / "p.csv").write_text(f'2,"{text}"\n')
                 assert isinstance(compare("SELECT v FROM t"), str), text
     # numbers as in German spreadsheets
     texts = ["1.234,5", "1,5 €", "€ 2", "-€3", "1.23", "12.34.5", "1.234.567", "5%", "1,2,3", "7."]
     notation = Notation(decimal=",", thousands=".", symbols=("€", "%"))
-    fit = fitting(changed_texts(texts, 400, 9), TextColumn("v", "double"), notation)
+    fit = fitting(changed_texts(texts, n_texts, 9), TextColumn("v", "double"), notation)
     (tmp_path / "g.csv").write_text("i;v\n" + "".join(f"{i};{t}\n" for i, t in enumerate(fit)))
     create(
         fresh_session,
@@ -311,13 +320,13 @@ def outcome_of_line(session: Session, path: Path, line: str) -> bool:
     return True
 
 
-@pytest.mark.long
+@among_numbers(250, 700)
 def test_nasty_json_has_the_rows_of_spark(
-    fresh_session: Session, compare: Compare, tmp_path: Path
+    n_texts: int, fresh_session: Session, compare: Compare, tmp_path: Path
 ) -> None:
     lines = [f'{{"a": {value}}}' for value in JSON_VALUES] + JSON_LINES
     lines += [f'{{"i":"", "a":{value} , "z":[{{}}]}}' for value in JSON_VALUES]
-    lines = list(dict.fromkeys([*lines, *changed_texts(lines, 700, 3)]))
+    lines = list(dict.fromkeys([*lines, *changed_texts(lines, n_texts, 3)]))
     session = without_spark()
     for type_, _, options in JSON_TYPES:
         path = tmp_path / "a.json"
