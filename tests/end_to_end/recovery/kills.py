@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.observing import files_below, wait_until
+from tests.observing import wait_until
 
 # Files that a micro-batch writes, in order, by their paths. Rows and state may be incomplete.
 WRITES = {
@@ -32,9 +32,13 @@ def wait_for_writes(
         number: Number of new files.
     """
 
+    search = re.compile(pattern).search
+
     def files() -> set[str]:
-        paths = map(str, files_below(directory))
-        return {path for path in paths if re.search(pattern, path)}
+        # more often than `files_below` could be called without keeping a core busy
+        below = os.walk(directory)
+        paths = (f"{above}/{name}" for above, _, names in below for name in names)
+        return {path for path in paths if search(path)}
 
     before, new = files(), set[str]()
 
@@ -42,7 +46,7 @@ def wait_for_writes(
         new.update(files() - before)  # some are deleted meanwhile
         return len(new) >= number or process.poll() is not None
 
-    wait_until(is_reached, every_s=0.001, explain=lambda: f"{len(new)} files like {pattern}")
+    wait_until(is_reached, every_s=0.01, explain=lambda: f"{len(new)} files like {pattern}")
 
 
 def kill(process: subprocess.Popen[str]) -> None:

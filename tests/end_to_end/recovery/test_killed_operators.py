@@ -238,7 +238,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
     ("together", "n_kills", "n_files"),
     [
         # test_killed.py kills "hop", and the simulator each operator (test_killed_writes.py)
-        *(pytest.param(kinds, 1, 8, marks=pytest.mark.long) for kinds in ("again",)),
+        *(pytest.param(kinds, 1, 6, marks=pytest.mark.long) for kinds in ("again",)),
         *(pytest.param(kinds, N_KILLS, 16, marks=pytest.mark.slow) for kinds in TOGETHER),
     ],
 )
