@@ -14,7 +14,7 @@ from runtime.errors import SqlwinError
 from tests.end_to_end.recovery.killed_stream import QUERY, readings
 from tests.end_to_end.recovery.test_killed import LATE, write_input
 from tests.end_to_end.sinks.killed_postgres import UPDATES
-from tests.runtime.connectors.kafka.broker import PARTITIONS, Broker, broker
+from tests.runtime.connectors.kafka.broker import LONG_ON_TANSU, PARTITIONS, Broker, broker
 
 __all__ = ["broker"]
 
@@ -44,7 +44,7 @@ def messages(broker: Broker, topic: str) -> list[tuple[Any, Any]]:
     return found
 
 
-@pytest.mark.long
+@LONG_ON_TANSU
 def test_the_latest_messages_of_a_stream_are_the_rows_of_the_batch(
     fresh_session: sqlwin.Session, broker: Broker, tmp_path: Path
 ) -> None:
@@ -73,7 +73,7 @@ def test_the_latest_messages_of_a_stream_are_the_rows_of_the_batch(
     assert sorted(map(tuple, read)) == sorted(map(tuple, expected))
 
 
-@pytest.mark.long
+@LONG_ON_TANSU
 def test_a_batch_sends_one_message_per_key(fresh_session: sqlwin.Session, broker: Broker) -> None:
     fresh_session.execute(declare(broker, "names", "id INT, name STRING", "id"))
     (result,) = fresh_session.execute("INSERT INTO names VALUES (1, 'a'), (2, 'b')")
@@ -117,7 +117,7 @@ def test_a_wrong_declaration_is_one_line(
     assert message in raised.value.message
 
 
-@pytest.mark.long
+@LONG_ON_TANSU
 def test_a_stream_is_joined_with_the_latest_rows(
     fresh_session: sqlwin.Session, broker: Broker, tmp_path: Path
 ) -> None:
@@ -222,7 +222,7 @@ def test_a_temporal_join_of_a_batch_reads_all_versions_of_a_key(
     assert len(star.columns) == 10
 
 
-@pytest.mark.long
+@LONG_ON_TANSU
 def test_a_stream_is_joined_with_the_versions_of_a_topic(
     fresh_session: sqlwin.Session, broker: Broker
 ) -> None:

@@ -108,6 +108,17 @@ def _run_tansu(port: int, address: str) -> Iterator[Tansu]:
         process.wait()
 
 
+# For slow streams: Tansu with --long, and both with --slow
+LONG_ON_TANSU = pytest.mark.parametrize(
+    "broker",
+    [
+        pytest.param("mock", marks=pytest.mark.slow),
+        pytest.param("tansu", marks=pytest.mark.long),
+    ],
+    indirect=True,
+)
+
+
 @pytest.fixture(scope="session", params=["mock", pytest.param("tansu", marks=pytest.mark.long)])
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     if request.param == "mock":
