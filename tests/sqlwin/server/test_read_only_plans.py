@@ -169,9 +169,11 @@ def test_the_plans_of_all_examples_are_allowed(
     assert n_judged > 300 / one_of
 
 
-@pytest.mark.long
+@pytest.mark.parametrize(
+    "one_of", [pytest.param(4, marks=pytest.mark.long), pytest.param(1, marks=pytest.mark.slow)]
+)
 def test_spark_s_own_examples_of_functions_are_allowed_by_their_plans(
-    session: sqlwin.Session, guard: ReadingGuard
+    session: sqlwin.Session, guard: ReadingGuard, one_of: int
 ) -> None:
     spark = session.spark
     jvm: Any = spark._jvm
@@ -184,6 +186,8 @@ def test_spark_s_own_examples_of_functions_are_allowed_by_their_plans(
         listed = functions.listFunction()
         for place in range(listed.size()):
             about = functions.lookupFunction(listed.apply(place)).get()
+            if place % one_of and about.getName() not in REACHING_OUT:
+                continue
             for text in EXAMPLE.findall(about.getExamples()):
                 try:
                     frame = spark.sql(text)
@@ -192,7 +196,7 @@ def test_spark_s_own_examples_of_functions_are_allowed_by_their_plans(
                 refused = guard._plans(spark).refusals_of(frame)
                 assert bool(refused) == (about.getName() in REACHING_OUT), text
                 n_allowed += not refused
-    assert n_allowed > 1000
+    assert n_allowed > 1000 // one_of
 
 
 def test_functions_that_reach_out_have_classes_of_their_own(spark: Any) -> None:
