@@ -41,7 +41,7 @@ WITH_QUERIES = tuple(
 )
 SHAPES = "windows/shapes.slt"
 # The file that runs on Spark by default, too. Queries that need no Spark run without it by default
-ON_SPARK = ("refusals/aggregations.slt",)
+ON_SPARK = ("clauses/double_quotes.slt",)
 # Files whose rows come from statements: their queries are too plain for other modes, or their rows
 # depend on the rewrite to slices
 INSERTED = (
