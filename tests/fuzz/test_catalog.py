@@ -36,7 +36,7 @@ def run_machine(
     ("n_examples", "n_steps"),
     [
         (12, 25),
-        pytest.param(100, 40, marks=pytest.mark.long),
+        pytest.param(40, 40, marks=pytest.mark.long),
         pytest.param(3_000, 50, marks=pytest.mark.slow),
     ],
 )

@@ -344,7 +344,7 @@ def test_most_streams_can_resume_with_other_names() -> None:
     ("n_examples", "n_steps"),
     [
         (8, 30),
-        pytest.param(50, 50, marks=pytest.mark.long),
+        pytest.param(25, 50, marks=pytest.mark.long),
         pytest.param(6_000, 60, marks=pytest.mark.slow),
     ],
 )

@@ -20,8 +20,8 @@ from tests.unstarted import NeedsSparkError
     "seeds",
     [
         range(800_000, 800_005),
-        pytest.param(range(800_005, 800_035), marks=pytest.mark.long),
-        pytest.param(range(800_035, 802_000), marks=pytest.mark.slow),
+        pytest.param(range(800_005, 800_017), marks=pytest.mark.long),
+        pytest.param(range(800_017, 802_000), marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -21,8 +21,8 @@ _KERNEL = re.compile(
     "seeds",
     [
         range(30),
-        pytest.param(range(30, 300), marks=pytest.mark.long),
-        pytest.param(range(300, 5_000), marks=pytest.mark.slow),
+        pytest.param(range(30, 150), marks=pytest.mark.long),
+        pytest.param(range(150, 5_000), marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -42,8 +42,8 @@ def test_a_type_is_computed_or_refused_in_words_without_spark(seeds: range) -> N
 @pytest.mark.parametrize(
     "seeds",
     [
-        pytest.param(range(50), marks=pytest.mark.long),
-        pytest.param(range(50, 2_000), marks=pytest.mark.slow),
+        pytest.param(range(20), marks=pytest.mark.long),
+        pytest.param(range(20, 2_000), marks=pytest.mark.slow),
     ],
     ids=str,
 )

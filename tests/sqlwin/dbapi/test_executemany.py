@@ -156,7 +156,13 @@ def draw_value(draw: Choices, column: str) -> object:
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(6), pytest.param(range(100, 200), marks=pytest.mark.long)], ids=str
+    "seeds",
+    [
+        range(6),
+        pytest.param(range(100, 130), marks=pytest.mark.long),
+        pytest.param(range(130, 200), marks=pytest.mark.slow),
+    ],
+    ids=str,
 )
 def test_a_batch_has_the_rows_of_one_insert_per_set(
     connection: db.Connection, tmp_path: Path, seeds: range
