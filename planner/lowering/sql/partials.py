@@ -10,8 +10,9 @@ from sqlglot import exp
 from planner.lowering.sql.expressions import TargetExpressions
 from planner.lowering.sql.names import TextNames
 from planner.lowering.sql.refusals import refuse_part
+from planner.lowering.sql.relations import over
 from planner.lowering.sql.target import Target
-from planner.lowering.sql.text import aggregate, all_of, call, case, cast, not_null
+from planner.lowering.sql.text import aggregate, all_of, binary, call, case, cast, not_null
 from planner.scalars.decimals import decimal_digits
 from runtime.plan.local import PartialColumns
 from runtime.shown_types import shown_type
@@ -21,12 +22,15 @@ from runtime.spec.aggregates import (
     CollectSet,
     Distinct,
     Merge,
+    MergeMoments,
     MergeOp,
     WindowAggregation,
 )
 from runtime.spec.expressions import Expression
 
 Partial = PartialColumns[Expression]
+
+_CENTER = "$center"
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,8 @@ def total_of(op: MergeOp, value: exp.Expr, type_: str, target: Target) -> exp.Ex
     return call("SUM", value) if op == MergeOp.COUNT else target.sum(value, type_)
 
 
-def partial_of_rows(partial: Partial, rows: TargetExpressions) -> exp.Expr:
-    """Return the aggregate of rows that fills the column of a partial.
+def partials_of_rows(partial: Partial, rows: TargetExpressions) -> list[exp.Expr]:
+    """Return the aggregates of rows that fill the columns of a partial.
 
     Raises:
         NotPortable: The target has no such aggregate.
@@ -62,20 +66,23 @@ def partial_of_rows(partial: Partial, rows: TargetExpressions) -> exp.Expr:
     match partial.into:
         case Merge(op=MergeOp.COUNT):
             count = exp.Anonymous(this="COUNT", expressions=[_counted(args)])
-            return rows.target.counted(aggregate(count, condition))
+            return [rows.target.counted(aggregate(count, condition))]
         case Merge(op=MergeOp.SUM):
             (type_,) = partial.into.partial_types(types).values()
             value = cast(args[0], "double") if types[0] == "float" else args[0]
             total = aggregate(rows.target.sum(value, types[0]), condition)
-            return rows.target.checked_sum(total, type_)
+            return [rows.target.checked_sum(total, type_)]
         case Merge(op=op):
             found = rows.target.merge(op, args[0], types[0], condition)
-            return rows.target.typed(found, types[0])
+            return [rows.target.typed(found, types[0])]
+        case MergeMoments():
+            value = args[0] if types[0] == "double" else cast(args[0], "double")
+            return _moments_of_rows(value, condition, rows.target)
         case CollectSet():
             values = [rows.target.grouped(*pair) for pair in zip(args, types, strict=True)]
             conditions = [*([] if condition is None else [condition]), *map(not_null, values)]
             value = values[0] if len(values) == 1 else rows.target.struct(values)
-            return aggregate(rows.target.distinct_list(value), all_of(conditions))
+            return [aggregate(rows.target.distinct_list(value), all_of(conditions))]
     refuse_part(_no_aggregate(partial, rows.target), partial.text)
 
 
@@ -87,14 +94,49 @@ def _counted(args: Sequence[exp.Expr]) -> exp.Expr:
     return case([(condition, exp.Literal.number(1))])
 
 
+def _moments_of_rows(value: exp.Expr, condition: exp.Expr | None, target: Target) -> list[exp.Expr]:
+    """Return count, mean and M2, the sum of the squared distances from the mean."""
+    count = target.counted(aggregate(call("COUNT", value), condition))
+    mean = aggregate(call("AVG", value), condition)
+    squares = binary(exp.Mul, target.variance(value, condition), cast(count, "double"))
+    return [count, mean, squares]
+
+
+def centers(
+    accumulators: Sequence[Accumulator], partition: Sequence[exp.Expr], names: TextNames
+) -> dict[str, exp.Expr]:
+    """Return the means of the values in windows, over the slices of all windows.
+
+    `merges_of` measures distances from them, as in the formula of Chan, Golub and LeVeque: a sum of
+    squares would lose the digits of a small variance of large values.
+
+    Args:
+        accumulators: Merges of slices into windows.
+        partition: Columns that the slices of a window have in common.
+        names: Names of the text.
+
+    Returns:
+        Expressions by the name of the column that `merges_of` reads.
+    """
+    found = {}
+    for part in accumulators:
+        if isinstance(part, MergeMoments):
+            count, mean, _ = map(names.column, part.columns)
+            weight = cast(count, "double")
+            totals = (call("SUM", binary(exp.Mul, weight, mean)), call("SUM", weight))
+            center = binary(exp.Div, *(over(total, partition) for total in totals))
+            found[part.columns[1] + _CENTER] = center
+    return found
+
+
 def _no_aggregate(partial: Partial, target: Target) -> str:
     text = partial.text or partial.into.name
     return f"{text} is not merged from slices on {target.title}"
 
 
-def merge_of(
+def merges_of(
     accumulator: Accumulator, types: Mapping[str, str], names: TextNames, target: Target
-) -> MergedColumn:
+) -> list[MergedColumn]:
     """Return the merge of an accumulator.
 
     Args:
@@ -114,21 +156,37 @@ def merge_of(
         case Merge(op=MergeOp.COUNT | MergeOp.SUM as op):
             added = total_of(op, column, types[first], target)
             total = target.checked_sum(added, types[first])
-            return MergedColumn(first, total, column)
+            return [MergedColumn(first, total, column)]
         case Merge(op=op):
             merged = target.typed(target.merge(op, column, types[first]), types[first])
-            return MergedColumn(first, merged, column)
+            return [MergedColumn(first, merged, column)]
+        case MergeMoments():
+            return _merged_moments(accumulator, names, target)
         case Distinct(op=MergeOp.COUNT):
             counts = (target.count_of_union(column, item, is_merged=part) for part in (True, False))
-            return MergedColumn(accumulator.output.name, *counts)
+            return [MergedColumn(accumulator.output.name, *counts)]
         case Distinct(op=MergeOp.SUM) if accumulator.output.type != "double":
             type_ = accumulator.output.type
             sums = [
                 target.sum_of_union(column, item, type_, is_merged=part) for part in (True, False)
             ]
             if sums[0] is not None and sums[1] is not None:
-                return MergedColumn(accumulator.output.name, sums[0], sums[1])
+                return [MergedColumn(accumulator.output.name, sums[0], sums[1])]
     refuse_part(f"{accumulator.name} is not merged from slices on {target.title}")
+
+
+def _merged_moments(
+    accumulator: MergeMoments, names: TextNames, target: Target
+) -> list[MergedColumn]:
+    """Return the merges of count and M2. No result needs the mean."""
+    count, mean, m2 = map(names.column, accumulator.columns)
+    total = target.checked_sum(total_of(MergeOp.COUNT, count, "bigint", target), "bigint")
+    distance = exp.Paren(this=binary(exp.Sub, mean, names.column(accumulator.columns[1] + _CENTER)))
+    squares = binary(exp.Mul, binary(exp.Mul, cast(count, "double"), distance), distance)
+    return [
+        MergedColumn(accumulator.columns[0], total, count),
+        MergedColumn(accumulator.columns[2], call("SUM", binary(exp.Add, m2, squares)), m2),
+    ]
 
 
 def averages(

@@ -168,6 +168,10 @@ class Target(ABC):
         """Return the sum of values of a type, for `checked_sum`."""
         return call("SUM", value)
 
+    def variance(self, value: exp.Expr, condition: exp.Expr | None) -> exp.Expr:
+        """Return the population variance of DOUBLE, not computed from a sum of squares."""
+        return aggregate(call("VAR_POP", value), condition)
+
     def merge(
         self, op: MergeOp, value: exp.Expr, type_: str, condition: exp.Expr | None = None
     ) -> exp.Expr:

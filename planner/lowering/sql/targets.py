@@ -9,6 +9,7 @@ from sqlglot import exp
 from planner.lowering.sql.engines.clickhouse import ClickHouseTarget
 from planner.lowering.sql.engines.datafusion import DataFusionTarget
 from planner.lowering.sql.engines.months import days_and_months
+from planner.lowering.sql.engines.nans import variance_of_doubles
 from planner.lowering.sql.engines.postgres import PostgresTarget
 from planner.lowering.sql.target import Target
 from planner.lowering.sql.text import binary, call, case, cast, decimal, number, operand
@@ -45,6 +46,9 @@ class DuckDbTarget(Target):
 
     def unnest(self, values: exp.Expr) -> exp.Expr:
         return call("UNNEST", values)
+
+    def variance(self, value: exp.Expr, condition: exp.Expr | None) -> exp.Expr:
+        return variance_of_doubles("VAR_POP", value, condition)
 
     def distinct_list(self, value: exp.Expr) -> exp.Expr:
         return exp.Anonymous(this="LIST", expressions=[exp.Distinct(expressions=[value.copy()])])

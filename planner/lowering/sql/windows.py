@@ -14,8 +14,9 @@ from planner.lowering.sql.frames import FrameWriter, reason_against_frames
 from planner.lowering.sql.partials import (
     MergedColumn,
     averages,
-    merge_of,
-    partial_of_rows,
+    centers,
+    merges_of,
+    partials_of_rows,
 )
 from planner.lowering.sql.refusals import refuse_part
 from planner.lowering.sql.relations import Ctes, Source, select, union_all
@@ -83,8 +84,9 @@ class WindowWriter:
 
     def _partial_items(self) -> list[exp.Expr]:
         return [
-            self.ctes.named(partial_of_rows(part, self.rows), part.columns[0])
+            self.ctes.named(*pair)
             for part in self.local.source.partials
+            for pair in zip(partials_of_rows(part, self.rows), part.columns, strict=True)
         ]
 
     def _time_us(self) -> exp.Expr:
@@ -142,8 +144,9 @@ class WindowWriter:
 
     def _merges(self) -> list[MergedColumn]:
         return [
-            merge_of(part, self.types, self.ctes.names, self.ctes.target)
+            merge
             for part in self.aggregation.accumulators
+            for merge in merges_of(part, self.types, self.ctes.names, self.ctes.target)
         ]
 
     def _aligned(self, window: BaseAligned) -> Source:
@@ -161,7 +164,7 @@ class WindowWriter:
             frames = FrameWriter(self.ctes, window, self.keys, accumulators, self.types)
             query, comment = frames.write(slices)
         else:
-            below = self._copies(window, slices, reason)
+            below = self._centered(self._copies(window, slices, reason), [*keys, end])
             items = [*keys, end, *(self.ctes.named(m.of_slices, m.name) for m in merges)]
             query = select(items, below, n_keys=len(keys) + 1)
             comment = "slices merged into the windows that end at end_us"
@@ -189,6 +192,25 @@ class WindowWriter:
         comment = f"each slice once per window that has it, because {reason}"
         return self.ctes.add("slices_of_windows", select(items, slices), comment)
 
+    def _centered(
+        self, below: exp.Table, window: Sequence[exp.Expr], others: Sequence[exp.Expr] = ()
+    ) -> exp.Table:
+        """Add the means of windows to their slices, if variances are merged.
+
+        Args:
+            below: Slices of windows.
+            window: Columns that the slices of a window have in common.
+            others: Other columns to keep.
+        """
+        found = centers(self.aggregation.accumulators, window, self.ctes.names)
+        if not found:
+            return below
+        kept = [*window, *others, *self.ctes.items(*self._partial_columns())]
+        means = [self.ctes.named(mean, name) for name, mean in found.items()]
+        return self.ctes.add(
+            "slices_and_means", select([*kept, *means], below), "the means of whole windows"
+        )
+
     def _sessions(self) -> Source:
         """Merge pieces of sessions.
 
@@ -215,6 +237,7 @@ class WindowWriter:
             # a session spans rows of several groups
             below = spans_of_sessions(self.ctes, below, kept, partition)
         session, first, last = self.ctes.items(SESSION, FIRST_TIME, LAST_TIME)
+        below = self._centered(below, [*keys, session], [first, last])
         start = self.ctes.named(call("MIN", first), START)
         end = self.ctes.named(binary(exp.Add, call("MAX", last), gap_us), END)
         merged = [self.ctes.named(m.of_slices, m.name) for m in self._merges()]

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from planner.lowering.sql.engines.clickhouse_functions import WRITERS, part_of_time
 from planner.lowering.sql.engines.months import days_and_months
-from planner.lowering.sql.engines.nans import extreme_of_doubles
+from planner.lowering.sql.engines.nans import extreme_of_doubles, variance_of_doubles
 from planner.lowering.sql.refusals import refuse_part
 from planner.lowering.sql.target import FLOATING, Target
 from planner.lowering.sql.text import binary, call, case, cast, decimal
@@ -62,6 +62,9 @@ class ClickHouseTarget(Target):
 
     def counted(self, count: exp.Expr) -> exp.Expr:
         return cast(count, "bigint")
+
+    def variance(self, value: exp.Expr, condition: exp.Expr | None) -> exp.Expr:
+        return variance_of_doubles("varPopStable", value, condition)
 
     def merge(
         self, op: MergeOp, value: exp.Expr, type_: str, condition: exp.Expr | None = None

@@ -1,10 +1,10 @@
-"""MIN and MAX of doubles on engines for which NaN is not the greatest number."""
+"""Aggregates of doubles on engines that treat NaN or infinity differently."""
 
 from __future__ import annotations
 
 from sqlglot import exp
 
-from planner.lowering.sql.text import aggregate, all_of, call, case, cast
+from planner.lowering.sql.text import aggregate, all_of, binary, call, case, cast
 from runtime.spec.aggregates import MergeOp
 
 
@@ -28,3 +28,15 @@ def extreme_of_doubles(
     if op == MergeOp.MAX:
         return case([(has_nan, nan)], numbers)
     return call("COALESCE", numbers, case([(has_nan, nan)]))
+
+
+def variance_of_doubles(name: str, value: exp.Expr, condition: exp.Expr | None) -> exp.Expr:
+    """Return a population variance that is NaN for a single NaN or infinity.
+
+    Args:
+        name: Function of the engine, which returns 0 for them.
+        value: Value.
+        condition: Condition of FILTER. None for all rows.
+    """
+    variance, mean = (aggregate(call(part, value), condition) for part in (name, "AVG"))
+    return exp.Paren(this=binary(exp.Add, variance, binary(exp.Mul, mean, 0)))
