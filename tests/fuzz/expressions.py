@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from decimal import ROUND_HALF_UP, Decimal
+from fractions import Fraction
 from typing import Any
 
 from tests.fuzz.choices import Choices
-from tests.fuzz.values import Row, order, same
+from tests.fuzz.values import Row, order, rank_order, same
 
 Condition = tuple[str, Callable[[Row], bool | None]]
 Aggregate = tuple[str, Callable[[list[Row]], Any]]
@@ -80,6 +81,8 @@ def _comparison(draw: Choices) -> Condition:
 def _call(draw: Choices) -> Aggregate:
     name = draw.one_of(["k", "g", "v", "d", "p", "ts"])
     number = draw.one_of(["g", "v", "d", "p"])
+    by = draw.one_of(["d", "g", "k", "p", "v", "ts"])
+    spread = draw.one_of(["g", "v", "d"])
     sql, test = draw_condition(draw, 0)
     calls: list[Aggregate] = [
         ("COUNT(*)", len),
@@ -95,7 +98,14 @@ def _call(draw: Choices) -> Aggregate:
         (f"COUNT_IF({sql})", lambda rows: sum(test(row) is True for row in rows)),
         (f"BOOL_OR({sql})", lambda rows: _any([test(row) for row in rows])),
     ]  # fmt: skip
-    return draw.one_of(calls)
+    of_columns: list[Aggregate] = [
+        (f"MIN_BY({name}, {by})", lambda rows: _picked(rows, name, by, 0)),
+        (f"MAX_BY({name}, {by})", lambda rows: _picked(rows, name, by, -1)),
+        (f"VAR_POP({spread})", lambda rows: _variance(_values(rows, spread), 0)),
+        (f"VARIANCE({spread})", lambda rows: _variance(_values(rows, spread), 1)),
+        (f"STDDEV({spread})", lambda rows: _root(_variance(_values(rows, spread), 1))),
+    ]
+    return draw.one_of([*calls, draw.one_of(of_columns)])
 
 
 def _values(rows: list[Row], name: str) -> list[Any]:
@@ -128,6 +138,27 @@ def _average(values: list[Any]) -> Any:
         # DECIMAL(14, 6), rounded half up
         return (total / len(values)).quantize(Decimal("0.000001"), ROUND_HALF_UP)
     return total / len(values)
+
+
+def _picked(rows: list[Row], name: str, by: str, place: int) -> Any:
+    """Return the value of the row at a place by another column; the value breaks ties."""
+    given = [row for row in rows if row[by] is not None]
+    return rank_order(given, [(by, False), (name, False)])[place][name] if given else None
+
+
+def _variance(values: list[Any], less: int) -> float | None:
+    """Return the population variance, or that of a sample if `less` is 1."""
+    if len(values) <= less:
+        return None
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    exact = [Fraction(value) for value in values]
+    mean = sum(exact) / len(exact)
+    return float(sum((value - mean) ** 2 for value in exact) / (len(exact) - less))
+
+
+def _root(value: float | None) -> float | None:
+    return None if value is None else math.sqrt(value)
 
 
 def _any(values: Iterable[bool | None]) -> bool | None:

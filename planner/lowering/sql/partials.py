@@ -24,6 +24,7 @@ from runtime.spec.aggregates import (
     Merge,
     MergeMoments,
     MergeOp,
+    Pick,
     WindowAggregation,
 )
 from runtime.spec.expressions import Expression
@@ -78,6 +79,8 @@ def partials_of_rows(partial: Partial, rows: TargetExpressions) -> list[exp.Expr
         case MergeMoments():
             value = args[0] if types[0] == "double" else cast(args[0], "double")
             return _moments_of_rows(value, condition, rows.target)
+        case Pick(is_last=is_last):
+            return _picked(is_last, args, types, rows.target, condition)
         case CollectSet():
             values = [rows.target.grouped(*pair) for pair in zip(args, types, strict=True)]
             conditions = [*([] if condition is None else [condition]), *map(not_null, values)]
@@ -100,6 +103,27 @@ def _moments_of_rows(value: exp.Expr, condition: exp.Expr | None, target: Target
     mean = aggregate(call("AVG", value), condition)
     squares = binary(exp.Mul, target.variance(value, condition), cast(count, "double"))
     return [count, mean, squares]
+
+
+def _picked(
+    is_last: bool,
+    columns: Sequence[exp.Expr],
+    types: Sequence[str],
+    target: Target,
+    condition: exp.Expr | None = None,
+) -> list[exp.Expr]:
+    """Return the first or last order of rows or partials, and its value; the value breaks ties."""
+    (order, value), (type_of_order, type_) = columns, types
+    op = MergeOp.MAX if is_last else MergeOp.MIN
+    extreme = target.merge(op, order, type_of_order, condition)
+    value = target.stored(value, type_)
+    keys = [*target.sort_keys(order, type_of_order), *target.sort_keys(value, type_)]
+    given = [] if condition is None else [condition]
+    if isinstance(condition, exp.And):
+        given = [*condition.flatten()]
+    has_order = all_of(dict.fromkeys([*given, not_null(order)]))
+    picked = target.pick(value, list(dict.fromkeys(keys)), has_order, is_last=is_last)
+    return [target.typed(extreme, type_of_order), target.typed(picked, type_)]
 
 
 def centers(
@@ -162,6 +186,11 @@ def merges_of(
             return [MergedColumn(first, merged, column)]
         case MergeMoments():
             return _merged_moments(accumulator, names, target)
+        case Pick(is_last=is_last, columns=(_, value)):
+            columns = [names.column(part) for part in accumulator.columns]
+            of_types = [types[part] for part in accumulator.columns]
+            _, picked = _picked(is_last, columns, of_types, target)
+            return [MergedColumn(value, picked, names.column(value))]
         case Distinct(op=MergeOp.COUNT):
             counts = (target.count_of_union(column, item, is_merged=part) for part in (True, False))
             return [MergedColumn(accumulator.output.name, *counts)]

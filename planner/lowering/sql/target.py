@@ -101,6 +101,24 @@ class Target(ABC):
         """Return an item of a select list that repeats the row for each value of a list."""
 
     @abstractmethod
+    def pick(
+        self,
+        value: exp.Expr,
+        keys: Sequence[exp.Expr],
+        condition: exp.Expr | None,
+        *,
+        is_last: bool,
+    ) -> exp.Expr:
+        """Return the aggregate for the value of the first row in ascending order, or of the last.
+
+        Args:
+            value: Value of a row. NULL is a value like any other.
+            keys: Keys of the order, in which NULL is the smallest.
+            condition: Condition of FILTER. None for all rows.
+            is_last: Whether the last row is picked.
+        """
+
+    @abstractmethod
     def distinct_list(self, value: exp.Expr) -> exp.Expr:
         """Return the aggregate that lists the distinct values of a group, without NULLs."""
 

@@ -12,7 +12,17 @@ from planner.lowering.sql.engines.months import days_and_months
 from planner.lowering.sql.engines.nans import variance_of_doubles
 from planner.lowering.sql.engines.postgres import PostgresTarget
 from planner.lowering.sql.target import Target
-from planner.lowering.sql.text import binary, call, case, cast, decimal, number, operand
+from planner.lowering.sql.text import (
+    aggregate,
+    binary,
+    call,
+    case,
+    cast,
+    decimal,
+    number,
+    operand,
+    ordered,
+)
 from planner.scalars.decimals import MAX_DECIMAL_DIGITS, decimal_digits, decimal_result
 
 _MICROSECOND = exp.Interval(this=exp.Literal.string("0.000001"), unit=exp.Var(this="SECOND"))
@@ -46,6 +56,16 @@ class DuckDbTarget(Target):
 
     def unnest(self, values: exp.Expr) -> exp.Expr:
         return call("UNNEST", values)
+
+    def pick(
+        self,
+        value: exp.Expr,
+        keys: Sequence[exp.Expr],
+        condition: exp.Expr | None,
+        *,
+        is_last: bool,
+    ) -> exp.Expr:
+        return aggregate(ordered("FIRST", value, keys, is_descending=is_last), condition)
 
     def variance(self, value: exp.Expr, condition: exp.Expr | None) -> exp.Expr:
         return variance_of_doubles("VAR_POP", value, condition)
@@ -126,6 +146,18 @@ class SparkTarget(Target):
 
     def unnest(self, values: exp.Expr) -> exp.Expr:
         return call("EXPLODE", values)
+
+    def pick(
+        self,
+        value: exp.Expr,
+        keys: Sequence[exp.Expr],
+        condition: exp.Expr | None,
+        *,
+        is_last: bool,
+    ) -> exp.Expr:
+        # structs are compared field by field, and NULL is the smallest
+        name = "MAX_BY" if is_last else "MIN_BY"
+        return aggregate(call(name, value, self.struct(keys)), condition)
 
     def distinct_list(self, value: exp.Expr) -> exp.Expr:
         return call("COLLECT_SET", value)

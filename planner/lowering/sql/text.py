@@ -155,3 +155,14 @@ def aggregate(function: exp.Expr, condition: exp.Expr | None) -> exp.Expr:
     if condition is None:
         return function
     return exp.Filter(this=function, expression=exp.Where(this=condition.copy()))
+
+
+def ordered(
+    name: str, value: exp.Expr, keys: Iterable[exp.Expr], *, is_descending: bool = False
+) -> exp.Expr:
+    """Build an aggregate over rows in an order in which NULL is the smallest: `F(v ORDER BY k)`."""
+    order = [
+        exp.Ordered(this=key.copy(), desc=is_descending, nulls_first=not is_descending)
+        for key in keys
+    ]
+    return call(name, exp.Order(this=value.copy(), expressions=order))

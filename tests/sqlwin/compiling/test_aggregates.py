@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import pyarrow as pa
 import pytest
 
 import sqlwin
-from tests.sqlwin.compiling.test_compile import SCHEMA, rows_at, run
+from tests.sqlwin.compiling.test_compile import SCHEMA, compiled_rows, rows_at, run
 
 BOUNDS = "window_start, window_end"
 # Windows with all rows of the first minute, and their slices or pieces
@@ -40,3 +41,31 @@ def test_the_variance_of_a_single_nan_or_infinity_is_nan() -> None:
     query = f"SELECT VAR_POP(d) AS x FROM {WINDOWS['TUMBLE']} GROUP BY {BOUNDS}"
     rows = run(sqlwin.compile(query, "duckdb", schema=SCHEMA), t)
     assert sorted(str(x) for (x,) in rows) == ["0.0", "nan", "nan"]
+
+
+PICKS = """
+MIN_BY(k, v) | MAX_BY(k, v) | MIN_BY(v, k) | MAX_BY(v, d) | MIN_BY(d, v) | MAX_BY(v, p) FILTER (WHERE i > 0 OR k IS NULL)
+FIRST_VALUE(v) | LAST_VALUE(v) | FIRST(k) | LAST(p) | ANY_VALUE(v)
+"""
+
+
+def tied_rows() -> pa.Table:
+    """Return rows with equal times and orders, and NULLs among both."""
+    n = range(120)
+    doubles = [1.5, None, float("inf"), -1.0]
+    return rows_at(
+        *(i // 3 * 7 % 200 for i in n),
+        k=[["b", "a", None, "B"][i % 4] for i in n],
+        v=[[2, None, 1][i // 2 % 3] for i in n],
+        i=[i % 2 for i in n],
+        d=[doubles[i // 3 % 4] for i in n],
+        p=[[2, 1, None][i // 4 % 3] for i in n],
+    )
+
+
+@pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS.keys())
+def test_picked_values_are_those_of_this_process(window: str) -> None:
+    calls = [part.strip() for line in PICKS.strip().splitlines() for part in line.split(" | ")]
+    items = ", ".join(f"{text} AS c{number}" for number, text in enumerate(calls))
+    rows = compiled_rows(f"SELECT {BOUNDS}, {items} FROM {window} GROUP BY {BOUNDS}", tied_rows())
+    assert any(None in row for row in rows)

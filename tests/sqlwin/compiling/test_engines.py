@@ -97,10 +97,15 @@ def test_windows_have_the_rows_of_brute_force(there: Engine, window: OracleWindo
         "INTERVAL '1' HOUR)) GROUP BY window_start, window_end, ROLLUP (k, v)",
         "SELECT window_start, window_end, COUNT(*) AS n FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), "
         "INTERVAL '1' MONTH, INTERVAL '3' MONTH)) GROUP BY window_start, window_end",
+        f"SELECT k, MIN_BY(v, d) AS a, MAX_BY(d, i) AS b, LAST_VALUE(v) AS c FROM {HOP} "
+        "GROUP BY k, window_start, window_end",
+        f"SELECT k, VAR_POP(v) AS a, STDDEV(v) AS b, VARIANCE(d) AS c, VAR_POP(d) AS e FROM {HOP} "
+        "GROUP BY k, window_start, window_end",
         "SELECT AVG(v) AS a, AVG(d) AS b, SUM(v) AS s, COUNT(*) AS n FROM t WHERE v > 100",
     ],
     ids=[
-        *("nan", "session", "keys", "top", "rank", "join", "anti join", "sets", "months", "none"),
+        *("nan", "session", "keys", "top", "rank", "join", "anti join", "sets", "months"),
+        *("picks", "variance", "none"),
     ],
 )
 def test_a_query_has_the_rows_of_this_process(there: Engine, query: str) -> None:

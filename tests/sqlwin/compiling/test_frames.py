@@ -140,6 +140,21 @@ def test_a_planted_fault_in_blocks_is_found(
             check(random.Random(seed), run_on_duckdb, change=change)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: re.sub(r"(\d+) PRECEDING AND", r"1\1 PRECEDING AND", text),
+        lambda text: text.replace("SUM(CASE WHEN", "MAX(CASE WHEN"),
+        lambda text: text.replace("RANGE(slice_us", "RANGE(slice_us + 1"),
+    ],
+    ids=["frame", "merge", "ends"],
+)
+def test_a_planted_fault_in_moving_frames_is_found(change: Callable[[str], str]) -> None:
+    with pytest.raises(AssertionError):
+        for seed in range(40):
+            check(random.Random(seed), run_on_duckdb, change=change)
+
+
 @pytest.mark.long
 def test_frames_have_the_rows_of_brute_force_on_spark(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch

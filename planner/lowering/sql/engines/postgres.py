@@ -18,7 +18,9 @@ from planner.lowering.sql.text import (
     case,
     cast,
     data_type,
+    number,
     operand,
+    ordered,
 )
 from planner.scalars.decimals import decimal_digits
 from runtime.spec.aggregates import MergeOp
@@ -94,6 +96,17 @@ class PostgresTarget(Target):
         if _is_series(values):
             return values
         return call("UNNEST", values.transform(_as_array))
+
+    def pick(
+        self,
+        value: exp.Expr,
+        keys: Sequence[exp.Expr],
+        condition: exp.Expr | None,
+        *,
+        is_last: bool,
+    ) -> exp.Expr:
+        values = aggregate(ordered("ARRAY_AGG", value, keys, is_descending=is_last), condition)
+        return exp.Bracket(this=exp.Paren(this=values), expressions=[number(0)], offset=0)
 
     def distinct_list(self, value: exp.Expr) -> exp.Expr:
         distinct = exp.Distinct(expressions=[value.copy()])
