@@ -25,7 +25,7 @@ Engine = Callable[[str, Mapping[str, pa.Table]], pa.Table]
 
 # Reasons for which random queries are refused
 KNOWN_REASONS = re.compile(
-    r"FILL is not compiled|only Spark knows"
+    r"FILL of windows of months is not compiled|FILL adds no windows|only Spark knows"
     r"|GROUPING SETS over SESSION|TIMESTAMP_LTZ on the clocks"
     r"|PostgreSQL has no TINYINT|times outside the years of PostgreSQL"
     r"|AVG of DECIMAL.* on Spark|SUM_DISTINCT is not merged from slices on Spark"
@@ -35,7 +35,7 @@ KNOWN_REASONS = re.compile(
 )
 # A window of a time next to the ends of BIGINT ends beyond them
 _OVERFLOW = re.compile(r"overflow|out of range", re.IGNORECASE)
-_ZONE = re.compile(r"the clocks of \S+,")
+_ZONE = re.compile(r"the clocks of \S+?(,| skip)")
 
 
 class BlocksOnDuckDb(DuckDbTarget):
@@ -73,7 +73,7 @@ class CompiledRoads(Roads):
         except SqlwinError as error:
             if not error.message.startswith(self.refusal):
                 raise
-            reason = _ZONE.sub("the clocks of a zone,", error.message.removeprefix(self.refusal))
+            reason = _ZONE.sub(r"the clocks of a zone\1", error.message.removeprefix(self.refusal))
             self.refused[reason] += 1
             return None
         except Exception as error:

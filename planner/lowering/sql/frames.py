@@ -13,9 +13,9 @@ from sqlglot import exp
 
 from planner.lowering.sql.assigners import ARGUMENT, on_target
 from planner.lowering.sql.partials import total_of
-from planner.lowering.sql.relations import Ctes, over, select
+from planner.lowering.sql.relations import Ctes, over, rows_before, select
 from planner.lowering.sql.target import Target
-from planner.lowering.sql.text import binary, call, case, number
+from planner.lowering.sql.text import binary, call, case
 from planner.nodes.aggregate_plans import END, SLICE_END, START
 from runtime.spec.aggregates import Accumulator, Merge, MergeOp
 from runtime.windows.base import BaseAligned
@@ -123,7 +123,7 @@ class FrameWriter:
             exp.to_identifier("last_slices"),
             self.keys,
             [end],
-            _rows_before(self.window.slices_per_window - 1),
+            rows_before(self.window.slices_per_window - 1),
         )
         return _with_windows(select([*self.keys, end, *self._merged(frame)], rows), frame)
 
@@ -141,7 +141,7 @@ class FrameWriter:
         with_next = [*of_window, slice_end, self.ctes.named(lead, _NEXT), *self.partials]
         following = self.ctes.add("slices_and_next", select(with_next, largest))
         rows = self._ends(following, of_window, binary(exp.Add, start, self.size_us + 1))
-        frame = over(exp.to_identifier("slices_so_far"), of_window, [end], _rows_before(None))
+        frame = over(exp.to_identifier("slices_so_far"), of_window, [end], rows_before(None))
         return _with_windows(select([*self.keys, end, *self._merged(frame)], rows), frame)
 
     def _blocks(self, slices: exp.Table) -> exp.Select:
@@ -162,7 +162,7 @@ class FrameWriter:
         )
         of_block = [*self.keys, run, block]
         down = exp.Ordered(this=end.copy(), desc=True)
-        after = over(exp.to_identifier("later_slices"), of_block, [down], _rows_before(None, 1))
+        after = over(exp.to_identifier("later_slices"), of_block, [down], rows_before(None, 1))
         later = [
             self.ctes.named(self._running(part, column, after), part.columns[0] + _AFTER)
             for part, column in zip(self.merges, self.partials, strict=True)
@@ -172,7 +172,7 @@ class FrameWriter:
             _with_windows(select([*of_block, end, *self.partials, *later], blocks), after),
             "slices of a block that end after end_us",
         )
-        up_to = over(exp.to_identifier("slices_so_far"), of_block, [end], _rows_before(None))
+        up_to = over(exp.to_identifier("slices_so_far"), of_block, [end], rows_before(None))
         run_so_far = over(exp.to_identifier("run_so_far"), [*self.keys, run], [block, end])
         halves = []
         for part, column in zip(self.merges, self.partials, strict=True):
@@ -279,17 +279,6 @@ class FrameWriter:
 
 def _less(time: exp.Expr, other: exp.Expr) -> exp.Expr:
     return binary(exp.Sub, time, other)
-
-
-def _rows_before(first: int | None, last: int = 0) -> exp.WindowSpec:
-    """Return a frame of rows before the current one, None for all, up to a number before it."""
-    return exp.WindowSpec(
-        kind="ROWS",
-        start="UNBOUNDED" if first is None else number(first),
-        start_side="PRECEDING",
-        end=number(last) if last else "CURRENT ROW",
-        end_side="PRECEDING" if last else None,
-    )
 
 
 def _over(function: exp.Expr, frame: exp.Expr) -> exp.Expr:

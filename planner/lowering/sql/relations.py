@@ -105,3 +105,14 @@ def over(
         order=ordered,
         spec=frame,
     )
+
+
+def rows_before(first: int | None, last: int = 0) -> exp.WindowSpec:
+    """Return a frame of rows before the current one, None for all, up to a number before it."""
+    return exp.WindowSpec(
+        kind="ROWS",
+        start="UNBOUNDED" if first is None else number(first),
+        start_side="PRECEDING",
+        end=number(last) if last else "CURRENT ROW",
+        end_side="PRECEDING" if last else None,
+    )

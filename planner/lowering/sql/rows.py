@@ -11,6 +11,7 @@ from planner.lowering.sql.assigners import ARGUMENT, on_target
 from planner.lowering.sql.clocks import local_us
 from planner.lowering.sql.column_types import column_types
 from planner.lowering.sql.expressions import TargetExpressions
+from planner.lowering.sql.fills import fill_windows
 from planner.lowering.sql.names import TextNames, quoted
 from planner.lowering.sql.refusals import refuse_part
 from planner.lowering.sql.relations import Ctes, Source, select, union_all
@@ -48,7 +49,6 @@ _JOINS = {
     "LeftAnti": ("LEFT", "ANTI"),
 }
 _REFUSED = {
-    FilledRows: ("FILL is not compiled", "FILL"),
     RangedRows: ("RANGES is not compiled", "RANGES("),
     RepeatedRows: ("rows that a query repeats are not compiled", ""),
 }
@@ -111,6 +111,9 @@ class _RowsWriter:
                 return WindowWriter(self.ctes, node, self.source(rows.inputs[0])).write()
             case WindowedRows():
                 return self._windowed(node)
+            case FilledRows():
+                below = self.source(node.input, "unfilled")
+                return fill_windows(self.ctes, node, below, column_types(node.input))
             case ProjectedRows() if _only_renames(node):
                 below, pairs = self.source(node.input), node.projection.columns
                 renamed = {

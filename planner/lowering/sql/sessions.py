@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from planner.lowering.sql.relations import Ctes, over, select
+from planner.lowering.sql.relations import Ctes, over, rows_before, select
 from planner.lowering.sql.text import binary, call, case, number
 from runtime.windows.times import FIRST_TIME, LAST_TIME
 
@@ -33,14 +33,7 @@ def number_sessions(
         Relation with `kept`, FIRST_TIME, LAST_TIME and SESSION.
     """
     first, last = ctes.items(FIRST_TIME, LAST_TIME)
-    before = exp.WindowSpec(
-        kind="ROWS",
-        start="UNBOUNDED",
-        start_side="PRECEDING",
-        end=number(1),
-        end_side="PRECEDING",
-    )
-    reached = over(call("MAX", last), partition, [first], before)
+    reached = over(call("MAX", last), partition, [first], rows_before(None, 1))
     is_near = binary(exp.LTE, binary(exp.Sub, first, reached), gap_us)
     starts = ctes.named(case([(is_near, number(0))], number(1)), _STARTS)
     marked = ctes.add(

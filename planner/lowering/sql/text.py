@@ -101,6 +101,11 @@ def _strength(kind: type[exp.Expr]) -> int:
     return 1 if issubclass(kind, exp.Predicate) and issubclass(kind, exp.Binary) else 0
 
 
+def is_flat(type_: str) -> bool:
+    """Return whether `data_type` knows a type."""
+    return type_ in _TYPES or decimal_digits(type_) is not None
+
+
 def data_type(type_: str) -> exp.DataType:
     """Return a flat type of Spark."""
     digits = decimal_digits(type_)
