@@ -19,6 +19,7 @@ from runtime.shown_types import shown_type
 from runtime.spec.aggregates import (
     Accumulator,
     Average,
+    CollectRegisters,
     CollectSet,
     Distinct,
     Merge,
@@ -61,6 +62,13 @@ def partials_of_rows(partial: Partial, rows: TargetExpressions) -> list[exp.Expr
     Raises:
         NotPortable: The target has no such aggregate.
     """
+    if isinstance(partial.into, CollectRegisters):
+        refuse_part(
+            f"{partial.text} is an estimate from Spark's hashes, which {rows.target.title} does "
+            "not merge",
+            partial.text,
+            "use COUNT(DISTINCT)",
+        )
     condition = None if partial.condition is None else rows.write(partial.condition)
     args = [rows.write(arg) for arg in partial.args]
     types = [arg.type for arg in partial.args]

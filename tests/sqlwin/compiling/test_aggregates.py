@@ -69,3 +69,10 @@ def test_picked_values_are_those_of_this_process(window: str) -> None:
     items = ", ".join(f"{text} AS c{number}" for number, text in enumerate(calls))
     rows = compiled_rows(f"SELECT {BOUNDS}, {items} FROM {window} GROUP BY {BOUNDS}", tied_rows())
     assert any(None in row for row in rows)
+
+
+def test_an_estimate_is_refused_with_the_reason() -> None:
+    with pytest.raises(sqlwin.SqlwinError, match="estimate from Spark's hashes") as caught:
+        sqlwin.compile("SELECT APPROX_COUNT_DISTINCT(v) AS n FROM t", "spark", schema=SCHEMA)
+    assert caught.value.position is not None
+    assert caught.value.position.column == 8
