@@ -119,6 +119,7 @@ _CLICKHOUSE_TYPES = {
     pa.int64(): "Int64",
     pa.float64(): "Float64",
     pa.string(): "String",
+    pa.bool_(): "Bool",
     pa.timestamp("us"): "DateTime64(6)",
     pa.timestamp("us", "UTC"): "DateTime64(6, 'UTC')",
 }

@@ -71,6 +71,9 @@ class ClickHouseText(ClickHouse):
         TRANSFORMS: ClassVar[dict[type[exp.Expr], Callable[..., str]]] = {
             **ClickHouseGenerator.TRANSFORMS,
             exp.IntDiv: lambda self, node: self.func("intDiv", node.this, node.expression),
+            exp.BitwiseAnd: lambda self, node: self.func("bitAnd", node.this, node.expression),
+            exp.BitwiseOr: lambda self, node: self.func("bitOr", node.this, node.expression),
+            exp.BitwiseXor: lambda self, node: self.func("bitXor", node.this, node.expression),
         }
 
         def datatype_sql(self, expression: exp.DataType) -> str:

@@ -114,7 +114,7 @@ class FrameWriter:
         reaches no slice before the window.
         """
         slice_end, end = self.ctes.items(SLICE_END, END)
-        lead = over(call("LEAD", slice_end), self.keys, [slice_end])
+        lead = over(call("LEAD", self.target.nullable(slice_end)), self.keys, [slice_end])
         with_next = [*self.keys, slice_end, self.ctes.named(lead, _NEXT), *self.partials]
         following = self.ctes.add("slices_and_next", select(with_next, slices))
         until = binary(exp.Add, slice_end, self.size_us)
@@ -137,7 +137,7 @@ class FrameWriter:
             "largest_windows", select(starts, slices), "slices with the start of their windows"
         )
         of_window = [*self.keys, start]
-        lead = over(call("LEAD", slice_end), of_window, [slice_end])
+        lead = over(call("LEAD", self.target.nullable(slice_end)), of_window, [slice_end])
         with_next = [*of_window, slice_end, self.ctes.named(lead, _NEXT), *self.partials]
         following = self.ctes.add("slices_and_next", select(with_next, largest))
         rows = self._ends(following, of_window, binary(exp.Add, start, self.size_us + 1))
@@ -196,7 +196,9 @@ class FrameWriter:
         """Add the ends of windows with their runs."""
         slice_end, before, next_, run = self.ctes.items(SLICE_END, _PREVIOUS, _NEXT, _RUN)
         around = [
-            self.ctes.named(over(call(name, slice_end), self.keys, [slice_end]), column)
+            self.ctes.named(
+                over(call(name, self.target.nullable(slice_end)), self.keys, [slice_end]), column
+            )
             for name, column in (("LAG", _PREVIOUS), ("LEAD", _NEXT))
         ]
         near = select([*self.keys, slice_end, *around, *self.partials], slices)
@@ -272,7 +274,7 @@ class FrameWriter:
             case MergeOp.BIT_XOR:
                 both = exp.BitwiseXor(this=left, expression=right)
             case MergeOp.SUM | MergeOp.COUNT:
-                both = binary(exp.Add, left, right)
+                both = self.target.added(left, right, type_)
                 return self.target.checked_sum(call("COALESCE", both, left, right), type_)
         return call("COALESCE", both, left, right)
 

@@ -168,6 +168,10 @@ class Target(ABC):
         """Return whether frames over rows compute an aggregate exactly."""
         return True
 
+    def nullable(self, value: exp.Expr) -> exp.Expr:
+        """Return a value whose LAG and LEAD are NULL where there is no row."""
+        return value
+
     def compared(self, value: exp.Expr, type_: str) -> exp.Expr:
         """Return a value that is compared, ordered or searched for its minimum like in Spark."""
         return value
@@ -201,8 +205,12 @@ class Target(ABC):
         return result
 
     def can_add(self, type_: str) -> bool:
-        """Return whether `+` of two sums of a type is exact, or fails."""
+        """Return whether `added` of two sums of a type is exact, or fails."""
         return True
+
+    def added(self, left: exp.Expr, right: exp.Expr, type_: str) -> exp.Expr:
+        """Return the sum of two sums of a type, for `checked_sum`."""
+        return binary(exp.Add, left, right)
 
     def stored(self, value: exp.Expr, type_: str) -> exp.Expr:
         """Return a value as a column of this type."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 import duckdb
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 
 import sqlwin
 from planner.lowering.sql.targets import TARGETS, DuckDbTarget
+from tests.engines import engine
 from tests.fuzz.compiled_roads import BlocksOnDuckDb
 from tests.oracle import MINUTE_US, OracleWindow, expected, same_rows
 
@@ -27,6 +29,7 @@ AGGREGATES = [
     "COUNT(v)",
     "SUM(v)",
     "MIN(v)",
+    "MIN(d)",
     "MAX(d)",
     "SUM(d) FILTER (WHERE b)",
     "BIT_AND(i)",
@@ -54,7 +57,7 @@ def random_data(draw: random.Random) -> tuple[pa.Table, OracleWindow]:
                 "k": draw.choice(["a", "b", None]),
                 "v": draw.choice([number, None]),
                 "i": number & 7,
-                "d": number / 4,
+                "d": draw.choice([number / 4, number / 4, number / 4, math.nan]),
                 "b": draw.choice([True, False, None]),
                 "p": number,
             }
@@ -78,6 +81,7 @@ def check(
     run: Callable[[str, pa.Table], pa.Table],
     dialect: str = "duckdb",
     change: Callable[[str], str] = str,
+    aggregates: Sequence[str] = AGGREGATES,
 ) -> None:
     """Compare the rows of a text with brute force.
 
@@ -85,7 +89,7 @@ def check(
         AssertionError: They differ.
     """
     data, window = random_data(draw)
-    text = change(sqlwin.compile(query_of(window, *AGGREGATES), dialect, schema=SCHEMA))
+    text = change(sqlwin.compile(query_of(window, *aggregates), dialect, schema=SCHEMA))
     rows = [
         (k, *((time - EPOCH) // timedelta(microseconds=1) for time in bounds), *results)
         for k, *bounds, results in (
@@ -93,7 +97,7 @@ def check(
             for row in run(text, data).to_pylist()
         )
     ]
-    same_rows(rows, expected(data, window, ["k"], AGGREGATES))
+    same_rows(rows, expected(data, window, ["k"], list(aggregates)))
 
 
 def run_on_duckdb(text: str, data: pa.Table) -> pa.Table:
@@ -172,6 +176,37 @@ def test_frames_have_the_rows_of_brute_force_on_spark(
 
 
 @pytest.mark.parametrize(
+    "seeds", [range(1, 2), pytest.param(range(2, 22), marks=pytest.mark.long)], ids=str
+)
+def test_frames_have_the_rows_of_brute_force_on_clickhouse(
+    seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = engine("clickhouse")
+
+    def run(text: str, data: pa.Table) -> pa.Table:
+        assert "slices_of_windows" not in text
+        return there.run(text, {"data": data})
+
+    monkeypatch.setattr(type(TARGETS["clickhouse"]), "least_overlap", 2)
+    aggregates = [text for text in AGGREGATES if text not in ("MIN(d)", "MAX(d)")]
+    for seed in seeds:
+        check(random.Random(seed), run, "clickhouse", aggregates=aggregates)
+
+
+def test_a_sum_of_halves_that_overflows_is_an_error_on_clickhouse() -> None:
+    there = engine("clickhouse")
+    times = [EPOCH, EPOCH + timedelta(minutes=4), EPOCH + timedelta(minutes=8)]
+    rows = [{"ts": time, "v": 2**62} for time in times]
+    schema = pa.schema([("ts", pa.timestamp("us")), ("v", pa.int64())])
+    window = OracleWindow("HOP", 8 * MINUTE_US, MINUTE_US)
+    query = f"SELECT SUM(v) AS s FROM {window.call} GROUP BY window_start, window_end"
+    text = sqlwin.compile(query, "clickhouse", schema=SCHEMA)
+    assert "halves_of_windows" in text
+    with pytest.raises(RuntimeError, match="CANNOT_CONVERT_TYPE"):
+        there.run(text, {"data": pa.Table.from_pylist(rows, schema=schema)})
+
+
+@pytest.mark.parametrize(
     ("dialect", "minutes", "aggregate", "reason"),
     [
         ("spark", "'1' MINUTE, INTERVAL '1' HOUR", "SUM(v)", None),
@@ -180,6 +215,9 @@ def test_frames_have_the_rows_of_brute_force_on_spark(
         ("spark", "'15' MINUTE, INTERVAL '1' HOUR", "SUM(v)", "frames cost more for 4 windows"),
         ("spark", "'1' MINUTE, INTERVAL '1' HOUR", "COUNT(DISTINCT v)", "no frame merges COUNT_"),
         ("spark", "'1' MINUTE, INTERVAL '1' HOUR", "SUM(wide)", "a sum of two DECIMAL(38,10)"),
+        ("clickhouse", "'10' MINUTE, INTERVAL '1' HOUR", "SUM(v)", None),
+        ("clickhouse", "'15' MINUTE, INTERVAL '1' HOUR", "SUM(v)", "frames cost more for 4"),
+        ("clickhouse", "'1' MINUTE, INTERVAL '1' HOUR", "MAX(d)", "no frame over DOUBLE"),
         ("duckdb", "'15' MINUTE, INTERVAL '1' HOUR", "SUM(wide)", None),
         ("duckdb", "'14' MINUTE, INTERVAL '1' HOUR", "SUM(v)", "slices differ in length"),
         ("duckdb", "'1' MONTH, INTERVAL '1' YEAR", "SUM(v)", "months differ in length"),

@@ -34,6 +34,7 @@ class ClickHouseTarget(Target):
     name = "clickhouse"
     title = "ClickHouse"
     has_fast_frames = False
+    least_overlap = 5
     has_int_literals = False
     has_semi_joins = True
     writers = WRITERS
@@ -77,8 +78,12 @@ class ClickHouseTarget(Target):
         return cast(result, type_) if decimal_digits(type_) is not None else result
 
     def can_slide(self, op: MergeOp, type_: str) -> bool:
+        # MIN and MAX of doubles are two aggregates each
+        return type_ not in FLOATING or op == MergeOp.SUM
+
+    def nullable(self, value: exp.Expr) -> exp.Expr:
         # before the first and after the last row, LAG and LEAD of a column without NULLs are 0
-        return False
+        return call("toNullable", value)
 
     def sum(self, value: exp.Expr, type_: str) -> exp.Expr:
         digits = decimal_digits(type_)
@@ -87,6 +92,10 @@ class ClickHouseTarget(Target):
         elif type_ == "bigint":
             value = call("toInt128", value)
         return call("SUM", value)
+
+    def added(self, left: exp.Expr, right: exp.Expr, type_: str) -> exp.Expr:
+        # a sum of Int64 wraps
+        return super().added(call("toInt128", left) if type_ == "bigint" else left, right, type_)
 
     def checked_sum(self, total: exp.Expr, type_: str) -> exp.Expr:
         digits = decimal_digits(type_)
