@@ -22,7 +22,6 @@ from runtime.detection.lines import (
     SKIP,
     SKIP_BELOW,
     SKIP_PREFIXES,
-    FileLines,
     line_rules,
 )
 from runtime.detection.sample import (
@@ -222,8 +221,8 @@ def _detect_lines(
             subjects=(f"'{PATTERN}'",),
             hint=f"it must be {expected}",
         )
-    rules = line_rules(declared, has_header=False, prefix="text")
-    lines = [r for s in samples for r in FileLines(rules).records(s.text.splitlines())]
+    rules = line_rules(declared, "text")
+    lines = [record for s in samples for record in rules.select(s.text.splitlines())]
     names, fields, others = columns_of_lines(pattern, lines)
     if len(others) == len(lines):
         first = f"; the first line is {others[0][:100]!r}" if others else ""

@@ -61,7 +61,7 @@ def magic_format(files: Files, path: str) -> str | None:
         with _open(files, path) as file:
             head = file.read(4)
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
 
 
@@ -81,7 +81,7 @@ def read_sample(files: Files, path: str, n_bytes: int, encoding: str = "") -> Sa
         with open_text_bytes(files, path) as file:
             data = file.read(n_bytes + 1)
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     is_whole = len(data) <= n_bytes
     text, name = _decode(data[:n_bytes], path, encoding)
     if not is_whole:
@@ -101,9 +101,17 @@ def read_sample(files: Files, path: str, n_bytes: int, encoding: str = "") -> Sa
 
 def open_text_bytes(files: Files, path: str) -> BinaryIO:
     """Open a file as decompressed bytes."""
-    file = _open(files, path)
-    suffix = path.rpartition(".")[2].lower()
-    opened = _DECOMPRESSED.get(suffix)
+    return decompressed(_open(files, path), path)
+
+
+def is_compressed(path: str) -> bool:
+    """Return whether a file is compressed, judging by its name."""
+    return path.rpartition(".")[2].lower() in _DECOMPRESSED
+
+
+def decompressed(file: BinaryIO, path: str) -> BinaryIO:
+    """Return the decompressed bytes of an open file."""
+    opened = _DECOMPRESSED.get(path.rpartition(".")[2].lower())
     return file if opened is None else opened(file)
 
 
@@ -111,10 +119,10 @@ def _open(files: Files, path: str) -> BinaryIO:
     try:
         return files.open(path)
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
-def _unreadable(path: str, error: Exception) -> ExecutionError:
+def unreadable(path: str, error: Exception) -> ExecutionError:
     """Return the error for a file that cannot be read."""
     hint = None
     if isinstance(error, OSError) and error.errno == errno.ELOOP:

@@ -61,26 +61,50 @@ class Notation:
 
 
 @dataclass(frozen=True)
-class CsvRecords:
-    """Rules for splitting CSV into records and fields.
+class LineRecords:
+    """Rules for splitting lines of CSV or of a log into records and fields.
 
     Attributes:
         n_fields: Fields of a record.
-        delimiter: Separator of fields, one ASCII character.
+        delimiter: Separator of fields, one character.
         quote: Character around fields, doubled inside them. Empty if fields are not quoted.
-        comment: First character of comment lines. Empty without comments.
+        escape: Character before a quote in a quoted field. Empty if quotes are doubled.
+        comment: Beginning of comment lines. Empty without comments.
         null: Text of a field that is NULL. Empty fields are NULL, too, unless they are quoted.
         has_header: Whether the first line of a file names the columns.
+        header: The header that all files must have. Empty to accept any.
+        skip: Number of lines above the header, or above the first record without a header.
+        skip_below: Number of lines below the header that are not records.
+        drops_repeated: Whether lines equal to the header are not records.
         prefixes: Beginnings of lines below the header that are not records.
+        spans_lines: Whether a quoted field may contain line ends.
+        trims: Whether blanks at the start and at the end of fields are ignored.
+        pattern: Regular expression whose groups are the fields, for logs.
+        is_strict: Whether a record with other fields is an error. Otherwise missing fields are
+            NULL, and lines that do not match the pattern are left out.
     """
 
     n_fields: int
     delimiter: str = ","
     quote: str = '"'
+    escape: str = ""
     comment: str = ""
     null: str = ""
     has_header: bool = False
+    header: str = ""
+    skip: int = 0
+    skip_below: int = 0
+    drops_repeated: bool = False
     prefixes: tuple[str, ...] = ()
+    spans_lines: bool = False
+    trims: tuple[bool, bool] = (False, False)
+    pattern: str = ""
+    is_strict: bool = True
+
+    @property
+    def needs_whole_files(self) -> bool:
+        """Whether part of a file does not tell which of its lines are records."""
+        return self.spans_lines or (self.drops_repeated and not self.header)
 
 
 @dataclass(frozen=True)
@@ -98,16 +122,18 @@ class TextSource:
         partition_columns: Columns to read that come from directory names.
         broken: Task message for a record that does not fit, up to the file; see
             `runtime.detection.places`.
+        encoding: Encoding of the files, for Python. Empty for UTF-8.
     """
 
     path: str
     files: tuple[ScanFile, ...]
     fields: tuple[TextColumn, ...]
-    records: CsvRecords | None
+    records: LineRecords | None
     notation: Notation
     first: TextColumn | None = None
     partition_columns: tuple[Column, ...] = ()
     broken: str = ""
+    encoding: str = ""
 
     @property
     def columns(self) -> tuple[Column, ...]:

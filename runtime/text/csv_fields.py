@@ -1,6 +1,6 @@
-"""Fields of the lines of a CSV file.
+"""Fields of the lines of a CSV file or a log.
 
-Lines without quotes, usually most, are cut by NumPy; the others one by one.
+Lines of CSV without quotes, usually most, are cut by NumPy; the others one by one.
 """
 
 from __future__ import annotations
@@ -11,59 +11,64 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.compute.kernels.columns import BoolArray, Int64Array
-from runtime.spec.text import CsvRecords, TextColumn
+from runtime.compute.kernels.columns import Int64Array
+from runtime.detection.log_lines import line_parser
+from runtime.spec.text import LineRecords, TextColumn
 from runtime.text.csv_record import split_record
 from runtime.text.fields import BrokenRecordError, Fields
+from runtime.text.line_records import BLANKS, lines_with, slices
 from runtime.text.lines import Lines
 
-# Java's `trim` removes these
-_LAST_BLANK = ord(" ")
-_BLANKS = "".join(map(chr, range(_LAST_BLANK + 1)))
+# Characters below are single bytes
+_ASCII = 0x80
 
 
-def csv_fields(
-    lines: Lines, records: CsvRecords, columns: Sequence[TextColumn], *, is_start: bool
-) -> Fields:
-    """Return some fields of the records in lines.
+def csv_fields(lines: Lines, records: LineRecords, columns: Sequence[TextColumn]) -> Fields:
+    """Return some fields of records.
 
     Args:
-        lines: Lines of a part of a file.
+        lines: Lines that are records.
         records: How lines are split.
         columns: Columns to return.
-        is_start: Whether the file begins with these lines.
 
     Raises:
         BrokenRecordError: A record has too few or too many fields.
     """
-    lines = _records(lines, records.comment)
-    if is_start and records.has_header:
-        lines = Lines(lines.data, lines.starts[1:], lines.ends[1:])
-    lines = _without(lines, records.prefixes)
     data, n_lines = np.frombuffer(lines.data, np.uint8), len(lines.starts)
-    is_quoted = np.zeros(n_lines, np.bool_)
-    if records.quote and records.quote.encode() in lines.data:
-        is_quoted[_line_of(lines, np.flatnonzero(data == ord(records.quote)))] = True
-    delimiters = np.flatnonzero(data == ord(records.delimiter))
-    of_line = _line_of(lines, delimiters, is_inside=True)
+    # read one by one
+    is_slow = np.zeros(n_lines, np.bool_)
+    delimiter = ord(records.delimiter)
+    if delimiter >= _ASCII:
+        is_slow[:] = True
+    elif records.quote and records.quote.encode() in lines.data:
+        # the last byte of a character is in its line
+        sign = records.quote.encode()[-1]
+        is_slow[lines_with(lines, np.flatnonzero(data == sign))] = True
+    delimiters = np.flatnonzero(data == delimiter) if delimiter < _ASCII else np.empty(0, np.int64)
+    of_line = lines_with(lines, delimiters, is_inside=True)
     delimiters, of_line = delimiters[of_line >= 0], of_line[of_line >= 0]
     counts = np.bincount(of_line, minlength=n_lines) + 1
-    is_broken = ~is_quoted & (counts != records.n_fields)
+    is_broken = ~is_slow & (counts != records.n_fields)
+    if not records.is_strict:
+        is_slow |= is_broken
+        is_broken[:] = False
     positions = sorted({column.field for column in columns})
     first_broken = int(is_broken.argmax()) if is_broken.any() else n_lines
-    quoted = np.flatnonzero(is_quoted[:first_broken])
-    rows = _quoted_rows(lines, records, quoted, positions)
+    slow = np.flatnonzero(is_slow[:first_broken])
+    rows = _slow_rows(lines, records, slow, positions)
     if first_broken < n_lines:
         raise BrokenRecordError(lines.text(first_broken))
-    plain = np.flatnonzero(~is_quoted)
-    cuts = delimiters[~is_quoted[of_line]].reshape(len(plain), records.n_fields - 1)
-    order = np.concatenate([plain, quoted]).argsort(kind="stable") if len(quoted) else None
+    plain = np.flatnonzero(~is_slow)
+    cuts = delimiters[~is_slow[of_line]].reshape(len(plain), records.n_fields - 1)
+    order = np.concatenate([plain, slow]).argsort(kind="stable") if len(slow) else None
     texts_of: dict[int, pa.Array] = {}
     for place, position in enumerate(positions):
         starts = lines.starts[plain] if position == 0 else cuts[:, position - 1] + 1
         is_last = position == records.n_fields - 1
         ends = lines.ends[plain] if is_last else cuts[:, position]
         texts = slices(lines.data, starts, ends)
+        for is_trimmed, trim in zip(records.trims, (pc.utf8_ltrim, pc.utf8_rtrim), strict=True):
+            texts = trim(texts, BLANKS) if is_trimmed else texts
         is_null = pc.equal(texts, "")
         if records.null:
             is_null = pc.or_(is_null, pc.equal(texts, records.null))
@@ -75,68 +80,42 @@ def csv_fields(
     return Fields(n_lines, {column.name: texts_of[column.field] for column in columns})
 
 
-def slices(data: bytes, starts: Int64Array, ends: Int64Array) -> pa.Array:
-    """Return parts of a text that do not overlap, in order."""
-    if not len(starts):
-        return pa.array([], pa.string())
-    # every other text is what lies between two parts
-    offsets = np.stack([starts, ends], axis=1).ravel().astype(np.int32)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    both = pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
-    return both.take(pa.array(np.arange(0, len(offsets), 2)))
+def log_fields(lines: Lines, records: LineRecords, columns: Sequence[TextColumn]) -> Fields:
+    """Return the groups of the lines that match the pattern of a log.
+
+    Args:
+        lines: Lines that are records.
+        records: How lines are split.
+        columns: Columns to return, with the names of their groups in lower case as `key`.
+
+    Raises:
+        BrokenRecordError: A line does not match.
+    """
+    parse = line_parser(records.pattern)
+    rows: list[dict[str, str | None]] = []
+    for number in range(len(lines.starts)):
+        fields = parse(lines.text(number))
+        if fields is not None:
+            rows.append({name.lower(): value for name, value in fields.items()})
+        elif records.is_strict:
+            raise BrokenRecordError(lines.text(number))
+    texts = {c.name: pa.array([row.get(c.key) for row in rows], pa.string()) for c in columns}
+    return Fields(len(rows), texts)
 
 
-def header_of(lines: Lines, comment: str) -> str | None:
-    """Return the first line that is not blank or a comment, None without one."""
-    records = _records(lines, comment)
-    return records.text(0) if len(records.starts) else None
-
-
-def _quoted_rows(
-    lines: Lines, records: CsvRecords, numbers: Int64Array, positions: Sequence[int]
+def _slow_rows(
+    lines: Lines, records: LineRecords, numbers: Int64Array, positions: Sequence[int]
 ) -> list[list[str | None]]:
-    """Return some fields of lines that contain quotes."""
+    """Return some fields of lines, split one by one."""
     rows = []
     for number in numbers.tolist():
         line = lines.text(number)
-        fields = split_record(line, records.delimiter, records.quote)
-        if len(fields) != records.n_fields:
+        if records.spans_lines:
+            line = line.replace("\r\n", "\n")
+        fields = split_record(line, records.delimiter, records.quote, records.escape, records.trims)
+        if len(fields) != records.n_fields and records.is_strict:
             raise BrokenRecordError(line)
+        fields += [None] * (records.n_fields - len(fields))
         row = [fields[position] for position in positions]
         rows.append([None if field == records.null else field for field in row])
     return rows
-
-
-def _records(lines: Lines, comment: str) -> Lines:
-    """Return the lines that are neither blank nor comments."""
-    data = np.frombuffer(lines.data, np.uint8)
-    is_record: BoolArray = lines.ends > lines.starts
-    first = data[np.minimum(lines.starts, max(len(data) - 1, 0))] if len(data) else data
-    if comment:
-        is_record &= first != ord(comment)
-    for number in np.flatnonzero(is_record & (first <= _LAST_BLANK)).tolist():
-        is_record[number] = bool(lines.text(number).strip(_BLANKS))
-    return Lines(lines.data, lines.starts[is_record], lines.ends[is_record])
-
-
-def _without(lines: Lines, prefixes: Sequence[str]) -> Lines:
-    """Return the lines that start with no prefix."""
-    if not prefixes:
-        return lines
-    is_record = np.ones(len(lines.starts), np.bool_)
-    texts = slices(lines.data, lines.starts, lines.ends)
-    for prefix in prefixes:
-        is_record &= ~pc.starts_with(texts, prefix).to_numpy(zero_copy_only=False)
-    return Lines(lines.data, lines.starts[is_record], lines.ends[is_record])
-
-
-def _line_of(lines: Lines, places: Int64Array, *, is_inside: bool = False) -> Int64Array:
-    """Return the lines that contain places.
-
-    Places outside all lines are left out; with `is_inside` they are -1.
-    """
-    if not len(lines.starts):
-        return np.full(len(places) if is_inside else 0, -1, np.int64)
-    line = np.searchsorted(lines.starts, places, side="right") - 1
-    is_in: BoolArray = (line >= 0) & (places < lines.ends[line])
-    return np.where(is_in, line, -1) if is_inside else line[is_in]

@@ -15,10 +15,11 @@ from runtime.scan.ranges import FileRange, file_ranges
 from runtime.spec.expressions import Expression, columns_of
 from runtime.spec.scan import ScanFile
 from runtime.spec.text import TextSource
-from runtime.text.csv_fields import csv_fields
+from runtime.text.csv_fields import csv_fields, log_fields
 from runtime.text.fields import BrokenRecordError, Fields
 from runtime.text.json_fields import json_fields
-from runtime.text.lines import pieces_of, read_lines
+from runtime.text.line_records import select_records
+from runtime.text.lines import read_pieces
 from runtime.text.values import convert
 
 if TYPE_CHECKING:
@@ -92,23 +93,41 @@ def read_split(
         ExecutionError: The file cannot be read, or a record or a value does not fit its table.
     """
     for part in split:
-        for piece in pieces_of(part):
-            rows = _Rows(source, piece, _fields(source, piece, store))
+        for fields in read_fields(source, part, store):
+            rows = _Rows(source, part, fields)
             n_rows = rows.n_rows
             for condition in filters:
                 rows.apply(condition)
             yield rows.batch(), n_rows
 
 
-def _fields(source: TextSource, part: FileRange, store: Store | None) -> Fields:
-    """Return the texts of the columns of a part."""
-    lines = read_lines(part, store)
-    try:
-        if source.records is None:
-            return json_fields(lines, source.fields, source.first)
-        return csv_fields(lines, source.records, source.fields, is_start=part.start == 0)
-    except BrokenRecordError as broken:
-        _raise(source.broken, part.file.path, broken.record)
+def read_fields(
+    source: TextSource, part: FileRange, store: Store | None = None, content: bytes | None = None
+) -> Iterator[Fields]:
+    """Yield the texts of the columns of a part of a file, some megabytes at a time.
+
+    Args:
+        source: Table.
+        part: Part of a file.
+        store: Store of the file. None means this machine.
+        content: Bytes of the file. None to open it.
+
+    Raises:
+        ExecutionError: The file cannot be read, or a record does not fit the table.
+    """
+    path, records = part.file.path, source.records
+    is_whole = records is not None and records.needs_whole_files
+    for lines in read_pieces(
+        part, store, encoding=source.encoding, is_whole=is_whole, content=content
+    ):
+        try:
+            if records is None:
+                yield json_fields(lines, source.fields, source.first)
+            else:
+                split = log_fields if records.pattern else csv_fields
+                yield split(select_records(lines, records, path), records, source.fields)
+        except BrokenRecordError as broken:
+            _raise(source.broken, path, broken.record)
 
 
 class _Rows:

@@ -15,7 +15,7 @@ from runtime.options.checks import option_values
 from runtime.options.formats import column_formats
 from runtime.shown_types import shown_type
 from runtime.spec.table import TableColumn, TableSpec
-from runtime.spec.text import Notation
+from runtime.spec.text import LineRecords, Notation
 
 # Types with one form in text, other than texts and DECIMAL
 SIMPLE_TYPES = frozenset(
@@ -77,17 +77,50 @@ class TextRules:
     @property
     def line_rules(self) -> LineRules | None:
         """Rules that turn lines into records. None if Spark's reader suffices."""
-        if self.format not in ("csv", "text"):
-            return None
         if self.format == "text":
-            return line_rules(option_values(self.spec), has_header=False, prefix="text")
-        rules = line_rules(
-            {COMMENT: self.options.get("comment", ""), **option_values(self.spec)},
-            has_header=self.has_header,
-            quote=self.dialect.quote if self.is_whole else "",
-            escape=self.dialect.escape if self.is_whole else "",
+            return self._line_rules
+        return (
+            None if self.format != "csv" or self._line_rules.is_spark_enough() else self._line_rules
         )
-        return None if rules.is_spark_enough() else rules
+
+    @property
+    def _line_rules(self) -> LineRules:
+        return line_rules(
+            {COMMENT: self.options.get("comment", ""), **option_values(self.spec)}, self.format
+        )
+
+    @property
+    def line_records(self) -> LineRecords:
+        """Rules for splitting lines into records and fields. Their number is still unknown."""
+        rules, dialect = self._line_rules, self.dialect
+        is_log = self.format == "text"
+
+        def trims(side: str) -> bool:
+            return self.options.get(f"ignore{side}WhiteSpace", "false").lower() == "true"
+
+        return LineRecords(
+            n_fields=0,
+            delimiter=dialect.delimiter,
+            quote=dialect.quote,
+            # the default for any quote, which is doubled
+            escape="" if dialect.escape in (dialect.quote, '"') else dialect.escape,
+            comment=rules.comment,
+            null=self.options.get("nullValue", ""),
+            has_header=self.has_header and not is_log,
+            skip=rules.skip,
+            skip_below=rules.skip_below,
+            drops_repeated=rules.drops_repeated,
+            prefixes=rules.prefixes,
+            spans_lines=self.is_whole and bool(dialect.quote) and not is_log,
+            trims=(trims("Leading"), trims("Trailing")),
+            pattern=rules.pattern,
+            is_strict=self.refuses,
+        )
+
+    @property
+    def encoding(self) -> str:
+        """Encoding of the files. Empty for UTF-8."""
+        return self.options.get("encoding", self.options.get("charset", ""))
 
     @property
     def formats(self) -> dict[str, str]:
@@ -177,7 +210,7 @@ class TextRules:
             skip=rules.skip,
             skip_below=rules.skip_below,
             line_pattern=rules.pattern,
-            encoding=self.options.get("encoding", self.options.get("charset", "")),
+            encoding=self.encoding,
             has_header=self.has_header,
             nulls="|".join([*filter(None, [null]), *self.notation().nulls]),
             by_name=self.spec.name.startswith("'"),

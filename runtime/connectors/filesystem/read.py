@@ -184,8 +184,8 @@ def load_files(
     new_reader: Any = spark.read
     if stream_options is not None:
         new_reader = spark.readStream.options(**stream_options)
-    if text is not None and (rules := text.line_rules) is not None:
-        return load_records(spark, new_reader, text, rules, paths, is_empty=is_empty)
+    if text is not None and text.line_rules is not None:
+        return load_records(spark, new_reader, text, paths, is_empty=is_empty)
     brings_types = not spec.columns or file_format in SELF_DESCRIBING
     if is_empty:
         if not spec.columns:

@@ -1,59 +1,85 @@
 """Read text whose lines Spark's readers cannot parse.
 
 This is CSV with a preamble, units rows or long comments, and log lines parsed with a pattern. Spark
-reads lines of text, and a Python function drops lines that are not records. It also parses log
-lines; Spark parses CSV records. Batch and streaming use the same code.
+lists the files, and tasks read their records with `runtime.text`. Batch and streaming use the same
+code.
 """
 
 from __future__ import annotations
 
+import codecs
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from itertools import count, islice
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-from runtime.connectors.columns import BROKEN_RECORD, declared_schema
+from runtime.connectors.columns import declared_schema
 from runtime.connectors.filesystem.text import TextReading
 from runtime.detection.delimited import column_names
-from runtime.detection.lines import FileLines, LineRules
-from runtime.detection.log_lines import LineParser, line_parser
-from runtime.errors import ExecutionError
-from runtime.frames.file_rows import FILE_METADATA
+from runtime.files import is_local_path
+from runtime.frames.file_rows import FILE_METADATA, METADATA_FIELD
+from runtime.frames.reports import READ_METRIC
 from runtime.names import quote_name
 from runtime.options.checks import bad_option
-from runtime.spark.versions.columns import type_from_ddl
+from runtime.scan.ranges import FileRange
+from runtime.scan.stores import Store
+from runtime.spark.files import resolve, store_at
+from runtime.spark.session import is_remote
 from runtime.spark.versions.frames import metadata_column
 from runtime.spark.workers import prepare_worker
+from runtime.spec.scan import ScanFile
+from runtime.spec.text import LineRecords, Notation, TextColumn, TextSource
+from runtime.text.line_records import records_with_header, slices
+from runtime.text.lines import PIECE_BYTES, read_pieces
+from runtime.text.read import read_fields
 
-# Options of Spark's CSV reader about files and lines
+# Options of Spark's readers about the choice of files
 _OF_FILES = frozenset(
-    "basePath pathGlobFilter recursiveFileLookup modifiedAfter modifiedBefore ignoreCorruptFiles "
-    "ignoreMissingFiles lineSep".split()
+    "basePath pathGlobFilter recursiveFileLookup modifiedAfter modifiedBefore".split()
 )
-_OF_LINES = frozenset(
-    "comment header encoding charset multiLine enforceSchema compression inferSchema extension "
-    "samplingRatio columnPruning".split()
+# Options of Spark's CSV reader that `runtime.text` does not have
+_UNKNOWN = frozenset(
+    "charToEscapeQuoteEscaping emptyValue ignoreCorruptFiles ignoreMissingFiles lineSep "
+    "unescapedQuoteHandling".split()
 )
-_RECORD, _START = "_sqlwin_record", "_sqlwin_start"
-_PARSED = "_sqlwin_parsed"
-# Schema of whole records
-_WHOLE = StructType([StructField(_RECORD, StringType())])
-_METADATA_DDL = (
-    f"{FILE_METADATA} struct<file_path: string, file_name: string, file_size: bigint, "
-    "file_modification_time: timestamp>"
-)
+FILES_DDL = "path string, modificationTime timestamp, length bigint, content binary"
+_PATH, _LENGTH, _CONTENT, _START = "path", "length", "content", "_sqlwin_start"
+_OF_PARTS = frozenset((_PATH, _LENGTH, _CONTENT, _START))
+_loads = count()
+_HEADER, _PARSED = "_sqlwin_header", "_sqlwin_parsed"
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Files of a table, for tasks.
+
+    Attributes:
+        paths: Paths for Spark to list.
+        options: Options about the choice of files.
+        partitions: Columns that come from directories.
+        store: Store of the files. None for this machine, and if Spark opens them.
+        has_content: Whether Spark opens the files, because Arrow has no file system for them.
+    """
+
+    paths: list[str] | str
+    options: dict[str, str]
+    partitions: StructType
+    store: Store | None
+    has_content: bool
 
 
 def load_records(
     spark: SparkSession,
     reader: Any,
     text: TextReading,
-    rules: LineRules,
     paths: list[str] | str,
     *,
     is_empty: bool = False,
@@ -63,76 +89,223 @@ def load_records(
     Args:
         spark: Spark session.
         reader: Its batch or stream reader, with only the options of a stream.
-        text: Rules for values.
-        rules: Rules for records.
+        text: Rules for records and values.
         paths: Paths of the files.
         is_empty: Whether no file exists yet.
 
+    Returns:
+        The fields of the records, most of them as text, the columns that come from directories, and
+        Spark's metadata of the file.
+
     Raises:
         ExecutionError: A file has another header.
-        CatalogError: The header has a delimiter of several characters.
+        CatalogError: `runtime.text` does not have an option.
     """
+    _check_options(text)
     spec, options = text.spec, text.options
     declared = declared_schema(spec, spec.physical_columns)
     partition_names = {name.lower() for name in spec.partitioned_by}
-    partitions = StructType([f for f in declared.fields if f.name.lower() in partition_names])
-    fields = [f for f in declared.fields if f.name.lower() not in partition_names]
-    if rules.pattern:
-        schema = text.schema(StructType(fields))
-        return text.check_records(_read_records(reader, rules, options, partitions, paths, schema))
-    header = None
-    if rules.has_header and not is_empty:
-        _check_delimiter(text)
-        all_paths = [paths] if isinstance(paths, str) else paths
-        header = _first_header(spark.read, rules, options, all_paths)
-    if header is not None:
-        types = {f.name.lower(): f.dataType for f in fields}
-        cells = next(text.dialect.reader(io.StringIO(header, newline="")))
-        names = column_names(cells, len(cells))
-        fields = [StructField(n, types.get(n.lower(), StringType())) for n in names]
-    if options.get("enforceSchema", "false").lower() == "true":
-        header = None  # the columns have other names than the header
-    rows = _read_records(reader, rules, options, partitions, paths, header=header)
-    return text.check_records(
-        _parse_csv(rows, text.schema(StructType(fields)), text.reader_options)
+    partitions = [f for f in declared.fields if f.name.lower() in partition_names]
+    columns = {c.name.lower(): c for c in spec.physical_columns}
+    of_files = {k: v for k, v in options.items() if k in _OF_FILES}
+    path = resolve(spark, paths if isinstance(paths, str) else paths[0])
+    store = store_at(spark, path)
+    has_content = store is None and (is_remote(spark) or not is_local_path(path))
+    files = _Files(paths, of_files, StructType(partitions), store, has_content)
+    records = text.line_records
+    names = [f.name for f in declared.fields if f.name.lower() not in partition_names]
+    if records.has_header and not is_empty:
+        header = _first_header(spark, files, text, records)
+        if header is not None:
+            cells = next(text.dialect.reader(io.StringIO(header, newline="")))
+            names = column_names(cells, len(cells))
+            is_enforced = options.get("enforceSchema", "false").lower() == "true"
+            # with other names for the columns than the header
+            records = replace(records, header="" if is_enforced else header)
+    records = replace(records, n_fields=len(names))
+    fields = (
+        TextColumn(name, "string", field=place, key=name.lower())
+        for place, name in enumerate(names)
+        if name.lower() in columns
+    )
+    source = _source(text, records, tuple(fields))
+    rows = _rows(spark, _parts(spark, reader, files), files, source, names)
+    if rows.isStreaming:
+        # Spark counts the files
+        metric = f"{READ_METRIC}{next(_loads)}.{spec.name}"
+        rows = rows.observe(metric, F.count(F.lit(1)).alias("rows"))
+    if records.pattern:
+        return rows
+    # in types that are not read as text
+    others = {
+        name: text.value(rows, column, name).alias(name)
+        for name in names
+        if (column := columns.get(name.lower())) is not None
+        and not text.converts(column)
+        and text.type_of(column) != "string"
+    }
+    return rows.withColumns(others) if others else rows
+
+
+def _check_options(text: TextReading) -> None:
+    spec, options = text.spec, text.options
+    unknown = sorted(_UNKNOWN & set(options))
+    if unknown or options.get("mode") == "DROPMALFORMED":
+        name = unknown[0] if unknown else "mode"
+        raise bad_option(
+            spec,
+            f"option '{name}' has no effect on files whose lines are skipped or split by a pattern",
+            "remove the option, or remove the lines from the files",
+        )
+    for what, sign in (("delimiter", text.dialect.delimiter), ("quote", text.dialect.quote)):
+        if len(sign) > 1:
+            raise bad_option(
+                spec,
+                f"the {what} {sign!r} has several characters, and lines are skipped",
+                "remove the lines from the file, or replace the delimiter by one character",
+                subjects=(sign,),
+            )
+    try:
+        codecs.lookup(text.encoding or "utf-8")
+    except LookupError:
+        raise bad_option(
+            spec,
+            f"files in encoding {text.encoding} have no lines to skip or to split by a pattern",
+            "convert them to UTF-8",
+        ) from None
+
+
+def _source(text: TextReading, records: LineRecords, fields: tuple[TextColumn, ...]) -> TextSource:
+    return TextSource(
+        "", (), fields, records, Notation(), broken=text.record_message(), encoding=text.encoding
     )
 
 
-def _read_records(
-    reader: Any,
-    rules: LineRules,
-    options: dict[str, str],
-    partitions: StructType,
-    paths: list[str] | str,
-    schema: StructType = _WHOLE,
-    header: str | None = None,
-) -> DataFrame:
-    """Read the records of files as text, with information about their files.
+def _parts(spark: SparkSession, reader: Any, files: _Files) -> DataFrame:
+    """Return parts of files, spread over tasks.
 
     Args:
-        reader: Spark's batch or stream reader, with only the options of a stream.
-        rules: Rules for records.
-        options: Options of Spark's CSV reader.
-        partitions: Columns that come from directories.
-        paths: Paths of the files.
-        schema: Columns into which the pattern parses a line. A line that does not match goes to
-            BROKEN_RECORD if `schema` has that column, or else is dropped. Without a pattern, whole
-            records.
-        header: Expected header of each file. None to accept any or none.
-
-    Returns:
-        The columns of `schema` and `partitions`, and Spark's file metadata.
+        spark: Spark session.
+        reader: Its batch or stream reader.
+        files: Files of the table.
     """
-    lines = _lines(reader, options, partitions, paths, is_whole=rules.needs_whole_files)
-    encoding = options.get("encoding", options.get("charset", "utf-8"))
-    names = [field.name for field in schema.fields]
+    listed = _list_files(reader, files)
+    if files.has_content:
+        return listed.withColumn(_START, F.lit(0).cast("bigint"))
+    last = F.greatest(listed[_LENGTH] - 1, F.lit(0))
+    starts = F.sequence(F.lit(0).cast("bigint"), last, F.lit(PIECE_BYTES).cast("bigint"))
+    n_tasks = (
+        int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        if is_remote(spark)
+        else spark.sparkContext.defaultParallelism
+    )
+    parts = listed.withColumn(_START, F.explode(starts))
+    if parts.isStreaming:
+        return parts.repartition(n_tasks)
+    # in the order of the lines
+    places = (_PATH, _START)
+    return parts.repartitionByRange(n_tasks, *places).sortWithinPartitions(*places)
+
+
+def _list_files(reader: Any, files: _Files) -> DataFrame:
+    directories = "".join(
+        f", {quote_name(f.name)} {f.dataType.simpleString()}" for f in files.partitions.fields
+    )
+    listing = reader.format("binaryFile").options(**files.options).schema(FILES_DDL + directories)
+    listed: DataFrame = listing.load(files.paths)
+    return listed.select(
+        _PATH,
+        _LENGTH,
+        *([_CONTENT] if files.has_content else []),
+        *(
+            listed[quote_name(field.name)].alias(f"p{i}")
+            for i, field in enumerate(files.partitions.fields)
+        ),
+        _metadata_of(listed).alias(FILE_METADATA),
+    )
+
+
+def _rows(
+    spark: SparkSession, parts: DataFrame, files: _Files, source: TextSource, names: Sequence[str]
+) -> DataFrame:
+    """Return the records of parts of files.
+
+    Args:
+        spark: Spark session.
+        parts: Parts of files.
+        files: Files of the table.
+        source: Fields to read.
+        names: Names of all fields of a record. Fields that are not read are NULL.
+    """
     texts = [StructField(f"t{i}", StringType()) for i in range(len(names))]
-    run = _record_task(rules, encoding, names, header)
-    rows: DataFrame = lines.mapInArrow(run, _output_schema(texts, partitions))
-    every = [*names, *(field.name for field in partitions.fields), FILE_METADATA]
+    directories = [StructField(f"p{i}", f.dataType) for i, f in enumerate(files.partitions.fields)]
+    metadata = from_arrow_schema(pa.schema([METADATA_FIELD]), True).fields
+    rows = parts.mapInArrow(
+        _task(files, source, names), StructType([*texts, *directories, *metadata])
+    )
+    every = [*names, *(field.name for field in files.partitions.fields), FILE_METADATA]
     return rows.select(
         *(rows[old].alias(new) for old, new in zip(rows.columns, every, strict=True))
     )
+
+
+def _task(
+    files: _Files, source: TextSource, names: Sequence[str]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the task function that reads its parts of files."""
+    store = files.store
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        for batch in batches:
+            others = batch.select([n for n in batch.schema.names if n not in _OF_PARTS])
+            for row, (part, content) in enumerate(_ranges(batch)):
+                for fields in read_fields(source, part, store, content):
+                    empty = pa.nulls(fields.n_rows, pa.string())
+                    same_row = pa.repeat(row, fields.n_rows)
+                    columns = [fields.texts.get(name, empty) for name in names]
+                    columns += others.take(same_row).columns
+                    schema = [*(f"t{i}" for i in range(len(names))), *others.schema.names]
+                    yield pa.RecordBatch.from_arrays(columns, names=schema)
+
+    return read
+
+
+def _ranges(batch: pa.RecordBatch) -> Iterator[tuple[FileRange, bytes | None]]:
+    """Yield the parts of files in the rows of a batch, with their content if Spark has read it."""
+    contents = batch.column(_CONTENT) if _CONTENT in batch.schema.names else None
+    columns = (batch.column(name).to_pylist() for name in (_PATH, _LENGTH, _START))
+    for row, (uri, n_bytes, start) in enumerate(zip(*columns, strict=True)):
+        file = ScanFile(re.sub("^file:/+", "/", uri), (), (), n_bytes)
+        content = None if contents is None else contents[row].as_py()
+        yield FileRange(file, start, min(start + PIECE_BYTES, n_bytes)), content
+
+
+def _first_header(
+    spark: SparkSession, files: _Files, text: TextReading, records: LineRecords
+) -> str | None:
+    """Return the header of the first file that has one, verbatim, or None."""
+    encoding = text.encoding
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        for batch in batches:
+            for part, content in _ranges(batch):
+                pieces = read_pieces(
+                    part,
+                    files.store,
+                    encoding=encoding,
+                    is_whole=records.spans_lines,
+                    content=content,
+                )
+                for lines in islice(pieces, 1):
+                    header = records_with_header(lines, records).select(slice(1))
+                    texts = slices(header.data, header.starts, header.ends)
+                    yield pa.record_batch([texts], [_HEADER])
+
+    parts = _list_files(spark.read, files).withColumn(_START, F.lit(0).cast("bigint"))
+    headers = parts.mapInArrow(read, f"{_HEADER} string").limit(1).collect()
+    return None if not headers else str(headers[0][0])
 
 
 def load_objects(
@@ -173,151 +346,3 @@ def _metadata_of(files: DataFrame) -> Column:
     metadata = metadata_column(files, FILE_METADATA)
     names = ("file_path", "file_name", "file_size", "file_modification_time")
     return F.struct(*(metadata[name].alias(name) for name in names))
-
-
-def _output_schema(output_fields: list[StructField], partitions: StructType) -> StructType:
-    """Return the schema that a Python function produces."""
-    numbered = [StructField(f"p{i}", f.dataType) for i, f in enumerate(partitions.fields)]
-    metadata = cast(StructType, type_from_ddl(_METADATA_DDL))
-    return StructType([*output_fields, *numbered, *metadata.fields])
-
-
-def _lines(
-    reader: Any,
-    options: dict[str, str],
-    partitions: StructType,
-    paths: list[str] | str,
-    *,
-    is_whole: bool,
-) -> DataFrame:
-    """Read the bytes of lines, or of whole files, with information about their files."""
-    of_files = {k: v for k, v in options.items() if k in _OF_FILES}
-    schema = StructType([StructField("value", StringType()), *partitions.fields])
-    text = reader.format("text").options(**of_files, wholetext=str(is_whole).lower())
-    lines: DataFrame = text.schema(schema).load(paths)
-    metadata = metadata_column(lines, FILE_METADATA)
-    return lines.select(
-        lines["value"].cast("binary").alias(_RECORD),
-        *(
-            lines[quote_name(field.name)].alias(f"p{i}")
-            for i, field in enumerate(partitions.fields)
-        ),
-        _metadata_of(lines).alias(FILE_METADATA),
-        metadata["file_block_start"].alias(_START),
-    )
-
-
-def _parse_csv(rows: DataFrame, schema: StructType, options: dict[str, str]) -> DataFrame:
-    """Parse CSV records into fields, keeping the other columns of `rows`."""
-    options = {k: v for k, v in options.items() if k not in _OF_FILES | _OF_LINES}
-    ddl = ", ".join(f"{quote_name(f.name)} {f.dataType.simpleString()}" for f in schema.fields)
-    # a column of its own, so that a record is parsed once for all its fields
-    parsed = rows.withColumn(_PARSED, F.from_csv(rows[_RECORD], ddl, options))
-    fields: list[Column] = [parsed[_PARSED].getField(f.name).alias(f.name) for f in schema.fields]
-    others = [parsed[quote_name(name)] for name in rows.columns if name != _RECORD]
-    return parsed.select(*fields, *others)
-
-
-def _first_header(
-    reader: Any, rules: LineRules, options: dict[str, str], paths: list[str]
-) -> str | None:
-    """Return the header of the first file that has one, verbatim, or None."""
-    rows = _read_records(reader, _only_header(rules), options, StructType(), paths)
-    headers = rows.select(_RECORD).limit(1).collect()
-    return None if not headers else str(headers[0][0])
-
-
-def _only_header(rules: LineRules) -> LineRules:
-    """Return rules that make the header the first record."""
-    return LineRules(rules.skip, comment=rules.comment, quote=rules.quote, escape=rules.escape)
-
-
-def _record_task(
-    rules: LineRules, encoding: str, names: Sequence[str], header: str | None
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the task function that returns the columns `names` of records in its file parts."""
-    texts = [f"t{i}" for i in range(len(names))]
-
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        prepare_worker()
-        parse = line_parser(rules.pattern) if rules.pattern else None
-        for batch, rows, records in _records_in(batches, rules, encoding, header):
-            if parse is None:
-                columns = [pa.array(records, pa.string())]
-            else:
-                rows, columns = _parse(parse, names, rows, records)
-            others = batch.take(pa.array(rows, pa.int64())).drop_columns([_RECORD, _START])
-            yield pa.RecordBatch.from_arrays(
-                [*columns, *others.columns], names=[*texts, *others.schema.names]
-            )
-
-    return read
-
-
-def _parse(
-    parse: LineParser, names: Sequence[str], rows: Sequence[int], records: Sequence[str]
-) -> tuple[list[int], list[pa.Array]]:
-    """Return the rows of the lines that match and their columns; see `_read_records`."""
-    values: list[dict[str, str | None]] = []
-    kept_rows: list[int] = []
-    for row, record in zip(rows, records, strict=True):
-        fields = parse(record)
-        if fields is not None:
-            values.append({name.lower(): value for name, value in fields.items()})
-        elif BROKEN_RECORD in names:
-            values.append({BROKEN_RECORD: record})
-        else:
-            continue
-        kept_rows.append(row)
-    lower = [name.lower() for name in names]
-    return kept_rows, [pa.array([v.get(name) for v in values], pa.string()) for name in lower]
-
-
-def _records_in(
-    batches: Iterable[pa.RecordBatch], rules: LineRules, encoding: str, header: str | None
-) -> Iterator[tuple[pa.RecordBatch, list[int], list[str]]]:
-    """Yield the batches of a task with their records and the rows that these come from."""
-    part: tuple[str, int] | None = None
-    lines = FileLines(rules)
-    for batch in batches:
-        texts = batch.column(0).to_pylist()
-        paths = batch.column(FILE_METADATA).field("file_path").to_pylist()
-        starts = batch.column(_START).to_pylist()
-        records: list[str] = []
-        rows: list[int] = []
-        for i, (data, path, start) in enumerate(zip(texts, paths, starts, strict=True)):
-            if (path, start) != part:
-                part = (path, start)
-                lines = FileLines(rules, is_start=start == 0)
-            text = data.decode(encoding, errors="replace")
-            had_header = lines.header is not None
-            is_whole = rules.needs_whole_files
-            complete = list(lines.records(re.split("\r\n|\r|\n", text) if is_whole else [text]))
-            if is_whole:
-                complete += lines.rest()
-            records += complete
-            rows += [i] * len(complete)
-            if not had_header and lines.header is not None:
-                _check_header(lines.header, header, path)
-        yield batch, rows, records
-
-
-def _check_delimiter(text: TextReading) -> None:
-    """Check that the header can be split into names here."""
-    delimiter = text.reader_options.get("sep", text.reader_options.get("delimiter", ","))
-    if len(delimiter) > 1:
-        raise bad_option(
-            text.spec,
-            f"the delimiter {delimiter!r} has several characters, and lines are skipped",
-            "remove the lines from the file, or replace the delimiter by one character",
-            subjects=(delimiter,),
-        )
-
-
-def _check_header(actual: str, header: str | None, path: str) -> None:
-    if header is not None and actual.strip() != header.strip():
-        raise ExecutionError(
-            f"the headers of files differ: {path} has {actual[:200]!r}, other files have "
-            f"{header[:200]!r}",
-            hint="use a glob that matches only files with the same header",
-        )

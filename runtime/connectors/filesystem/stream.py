@@ -27,6 +27,7 @@ from runtime.connectors.filesystem.read import (
     read_stored_table,
     select_declared,
 )
+from runtime.connectors.filesystem.records import FILES_DDL
 from runtime.connectors.filesystem.stored import UNREAD_ROWS, UnreadRows
 from runtime.connectors.filesystem.text import text_reading
 from runtime.errors import CatalogError, ExecutionError, SetupError
@@ -47,9 +48,6 @@ from runtime.spec.table import TableSpec
 # Maximum time to wait for the files of one micro-batch to be moved
 _MOVING_S = 10.0
 _POLL_S = 0.05
-
-# Only the path is read.
-_FILES_DDL = "path string, modificationTime timestamp, length bigint, content binary"
 
 
 def file_source_options(spec: TableSpec) -> dict[str, str]:
@@ -179,7 +177,7 @@ def stream_paths(spark: SparkSession, spec: TableSpec) -> DataFrame:
     local = path_of(spark, spec)
     system = files_at(spark, local)
     _await_commits(spec, local, system)
-    reader: Any = spark.readStream.format("binaryFile").schema(_FILES_DDL)
+    reader: Any = spark.readStream.format("binaryFile").schema(FILES_DDL)
     files = reader.options(**file_source_options(spec)).load(_directory_or_glob(local, system))
     path = F.regexp_replace("path", "^file:/+", "/")
     paths: DataFrame = files.select(path.alias("path"))

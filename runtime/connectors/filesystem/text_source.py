@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runtime.connectors.filesystem.planning import PASSIVE_OPTIONS
-from runtime.detection.lines import SKIP_PREFIXES, prefixes_of
 from runtime.errors import ExecutionError
 from runtime.files import is_local_path
 from runtime.frames.scan_source import SETTINGS_OF_TEXT, check_like_spark, roots_of
@@ -27,10 +26,10 @@ from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
 from runtime.spec.scan import ScanFile
 from runtime.spec.table import Column, TableColumn, TableSpec
-from runtime.spec.text import CsvRecords, TextColumn, TextSource
-from runtime.text.csv_fields import header_of
+from runtime.spec.text import LineRecords, TextColumn, TextSource
 from runtime.text.csv_record import split_record
 from runtime.text.json_record import SAMPLED_LINES, spellings
+from runtime.text.line_records import records_with_header
 from runtime.text.lines import Lines, read_lines
 from runtime.text.patterns import pattern_regex
 from runtime.text.rules import TextRules
@@ -165,7 +164,7 @@ def _files(listing: Listing, partitions: Sequence[Column]) -> tuple[ScanFile, ..
     return tuple(files)
 
 
-def _records(rules: TextRules) -> CsvRecords:
+def _records(rules: TextRules) -> LineRecords:
     """Return the CSV rules, with the number of fields still unknown."""
     dialect = rules.dialect
     delimiter, quote, comment = dialect.delimiter, dialect.quote, dialect.comment
@@ -184,13 +183,11 @@ def _records(rules: TextRules) -> CsvRecords:
     if quote not in ("", '"') and dialect.escape == '"':
         # Spark then has another escape character than its quote
         refuse(f"Spark reads CSV with the quote {quote!r}")
-    prefixes = prefixes_of(values.get(SKIP_PREFIXES, ""))
-    null = rules.options.get("nullValue", "")
-    return CsvRecords(0, delimiter, quote, comment, null, rules.has_header, prefixes)
+    return rules.line_records
 
 
 def _field_names(
-    spec: TableSpec, records: CsvRecords, files: Sequence[ScanFile], store: Store | None
+    spec: TableSpec, records: LineRecords, files: Sequence[ScanFile], store: Store | None
 ) -> list[str]:
     """Return the lower-case names of the fields of a record."""
     declared = [column.name.lower() for column in _stored_columns(spec)]
@@ -227,9 +224,10 @@ def _heads(files: Sequence[ScanFile], store: Store | None) -> list[Lines]:
         refuse(error.message)
 
 
-def _header(file: ScanFile, lines: Lines, records: CsvRecords) -> str | None:
+def _header(file: ScanFile, lines: Lines, records: LineRecords) -> str | None:
     """Return the header among the first lines of a file, None if it has no line."""
-    header = header_of(lines, records.comment)
+    records_of_head = records_with_header(lines, records)
+    header = records_of_head.text(0) if len(records_of_head.starts) else None
     if file.n_bytes > _HEAD_BYTES and (header is None or b"\n" not in lines.data):
         refuse(f"the header of {file.path} has more than {_HEAD_BYTES} bytes")
     return header

@@ -44,3 +44,10 @@ def test_empty_quoted_fields_differ_from_missing_ones() -> None:
 
 def test_without_a_quote_character_quotes_are_letters() -> None:
     assert split_record('"a,b"', ",", "") == ['"a', 'b"']
+
+
+def test_an_escape_character_stands_before_quotes_and_itself() -> None:
+    assert split_record('"a\\"b\\\\c\\d",x\\"', ",", '"', "\\") == ['a"b\\c\\d', 'x\\"']
+    # the fields of Spark: a doubled quote is not an escaped one
+    assert split_record('"a""b",c', ",", '"', "\\") == ['"a""b"', "c"]
+    assert split_record('"a""" ,"",b', ",", '"', "\\") == ['a""', "", "b"]
