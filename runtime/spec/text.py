@@ -136,6 +136,11 @@ class TextSource:
     encoding: str = ""
 
     @property
+    def is_strict(self) -> bool:
+        """Whether a value that does not fit its column is an error. Otherwise it is NULL."""
+        return self.records is None or self.records.is_strict
+
+    @property
     def columns(self) -> tuple[Column, ...]:
         """Names and types of the columns to read from the records."""
         return tuple(field.column for field in self.fields)

@@ -125,11 +125,11 @@ def _append_escaped(line: str, place: int, quote: str, escape: str, parts: list[
         if found is None or found[0] == quote:
             return place
         stop = found.start()
-        is_escape = line[stop + 1 : stop + 2] in (quote, escape)
+        is_escape = line[stop + 1 : stop + 2] in (quote, escape, "")
         parts.append(line[place : stop + (not is_escape)])
         place = stop + 1
         if is_escape:
-            parts.append(line[place])
+            parts.append(line[place : place + 1])
             place += 1
 
 

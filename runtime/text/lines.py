@@ -56,6 +56,9 @@ class Lines:
         return replace(self, starts=self.starts[lines], ends=self.ends[lines])
 
 
+NO_LINES = Lines(b"", np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 def pieces_of(part: FileRange, piece_bytes: int = PIECE_BYTES) -> Iterator[FileRange]:
     """Yield parts of a file part, in order."""
     for start in range(part.start, part.stop, piece_bytes):

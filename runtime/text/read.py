@@ -184,7 +184,7 @@ class _Rows:
             column = self._columns[name]
             texts = self._texts[name]
             values, is_misfit = convert(texts, column, self._source.notation)
-            if is_misfit.true_count:
+            if is_misfit.true_count and self._source.is_strict:
                 text = texts.filter(is_misfit)[0].as_py()
                 _raise(column.misfit, self._path, text)
             self._values[name] = values

@@ -116,7 +116,7 @@ def _physical_columns(spec: TableSpec, resolve: Callable[[str], str]) -> Schema 
         # Spark infers the types of columns in directory names
         return None
     file_format = format_of(values)
-    if file_format in ("csv", "json") and declared:
+    if file_format in ("csv", "json", "text") and declared:
         return declared
     if file_format != "parquet" or len(listing.files) > _MAX_FILES:
         return None

@@ -49,9 +49,6 @@ if TYPE_CHECKING:
 
     from runtime.connectors.filesystem.splits import FileSplits
 
-# Formats that `runtime.text` reads
-TEXT_FORMATS = ("csv", "json")
-
 # Names for the format of Arrow files, some close to 'avro'
 _ARROW_FORMATS = ("arrow", "feather", "ipc")
 
@@ -232,8 +229,9 @@ class FileTable(Table):
     def scan(
         self, spark: SparkSession, columns: Sequence[Column], filters: Sequence[Expression]
     ) -> FileSource:
-        """Return the Parquet, CSV or JSON files that tasks and this process read."""
-        if self.file_format in TEXT_FORMATS:
+        """Return the Parquet, CSV, JSON or log files that tasks and this process read."""
+        is_log = self.file_format == "text" and PATTERN in option_values(self.spec)
+        if is_log or self.file_format in ("csv", "json"):
             from runtime.connectors.filesystem.text_source import text_source
 
             return text_source(spark, self.spec, columns)

@@ -5,6 +5,7 @@ Imports no PySpark.
 
 from __future__ import annotations
 
+import codecs
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +31,7 @@ from runtime.spec.text import LineRecords, TextColumn, TextSource
 from runtime.text.csv_record import split_record
 from runtime.text.json_record import SAMPLED_LINES, spellings
 from runtime.text.line_records import records_with_header
-from runtime.text.lines import Lines, read_lines
+from runtime.text.lines import NO_LINES, Lines, read_pieces
 from runtime.text.patterns import pattern_regex
 from runtime.text.rules import TextRules
 
@@ -43,15 +44,22 @@ _OPTIONS = {
     "csv": frozenset(
         "field-delimiter quote-character disable-quote-character null-literal allow-comments "
         "comment null-literals decimal-separator thousands-separator number-symbols "
-        "skip-lines-starting-with header sep delimiter quote nullvalue dateformat timestampformat "
-        "timestampntzformat".split()
+        "skip-lines-starting-with skip-lines skip-lines-below-header skip-repeated-headers "
+        "escape-character escape encoding charset header sep delimiter quote nullvalue dateformat "
+        "timestampformat timestampntzformat ignoreleadingwhitespace "
+        "ignoretrailingwhitespace".split()
     ),
     "json": frozenset(
         "fail-on-missing-field timestamp-format.standard encode.ignore-null-fields null-literals "
         "timestampntzformat".split()
     ),
+    "text": frozenset(
+        "pattern ignore-parse-errors null-literals decimal-separator thousands-separator "
+        "number-symbols comment skip-lines-starting-with skip-lines encoding".split()
+    ),
 }
-_COMPRESSED = (".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate")
+# Hadoop's own formats
+_FRAMED = (".snappy", ".lz4")
 # Maximum bytes of a file's first lines
 _HEAD_BYTES = 1 << 20
 
@@ -64,7 +72,9 @@ def text_source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column])
     check_like_spark(spark, SETTINGS_OF_TEXT)
     if not spec.columns:
         refuse("the table declares no columns")
-    _check_options(spec)
+    file_format = format_of(values) or ""
+    rules = TextRules(spec, file_format, spark_options(spec, file_format))
+    _check_options(rules)
     roots, store = roots_of(spark, values["path"])
     try:
         listing = list_files(roots, store)
@@ -78,10 +88,8 @@ def text_source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column])
     in_names = tuple(column for column in columns if column.name.lower() in partitions)
     columns = [column for column in columns if column.name.lower() not in partitions]
     files = _files(listing, in_names)
-    file_format = format_of(values) or ""
-    rules = TextRules(spec, file_format, spark_options(spec, file_format))
     notation = rules.notation(settings_of(spark).get("spark.sql.session.timeZone"))
-    broken = rules.record_message()
+    broken, encoding = rules.record_message(), _encoding(rules)
     if file_format == "json":
         keys = _keys(spec, files, store)
 
@@ -101,15 +109,31 @@ def text_source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column])
     for stored in _stored_columns(spec):
         if stored.common_type is None:
             refuse(f"Spark reads {stored.name} as {shown_type(stored.type or '')}")
-    records = _records(rules)
-    fields = _field_names(spec, records, files, store)
-    records = replace(records, n_fields=len(fields))
+    records, fields = _records(rules, files, store)
 
-    def csv_column(column: Column) -> TextColumn:
-        return _column(rules, column, fields.index(column.name.lower()))
+    def line_column(column: Column) -> TextColumn:
+        name = column.name.lower()
+        return replace(_column(rules, column, fields.index(name)), key=name)
 
-    read = tuple(map(csv_column, columns))
-    return TextSource(values["path"], files, read, records, notation, None, in_names, broken=broken)
+    return TextSource(
+        values["path"],
+        files,
+        tuple(map(line_column, columns)),
+        replace(records, n_fields=len(fields)),
+        notation,
+        partition_columns=in_names,
+        broken=broken,
+        encoding=encoding,
+    )
+
+
+def _encoding(rules: TextRules) -> str:
+    """Return the encoding of the files. Empty for UTF-8."""
+    try:
+        codecs.lookup(rules.encoding or "utf-8")
+    except LookupError:
+        refuse(f"Java decodes {rules.encoding}")
+    return rules.encoding
 
 
 def _stored_columns(spec: TableSpec) -> list[TableColumn]:
@@ -138,11 +162,13 @@ def _keys(spec: TableSpec, files: Sequence[ScanFile], store: Store | None) -> di
     return keys
 
 
-def _check_options(spec: TableSpec) -> None:
+def _check_options(rules: TextRules) -> None:
     """Check that this process implements all options of a table."""
-    file_format = format_of(option_values(spec)) or ""
+    spec, file_format = rules.spec, rules.format
     for name, _ in spec.options:
         bare = name.lower().removeprefix(f"{file_format}.")
+        if bare == "multiline" and rules.line_records.spans_lines and rules.line_rules is not None:
+            continue
         if not (bare in _SETTINGS or bare in _OPTIONS[file_format] or TIME_FORMAT.fullmatch(name)):
             refuse(f"the table has the option '{name}'")
     for column in spec.columns:
@@ -154,7 +180,7 @@ def _files(listing: Listing, partitions: Sequence[Column]) -> tuple[ScanFile, ..
     files = []
     for file in partition_files(listing, partitions):
         path = file.path
-        if path.lower().endswith(_COMPRESSED):
+        if path.lower().endswith(_FRAMED):
             refuse(f"Spark decompresses {path}")
         try:
             is_local = is_local_path(path)
@@ -164,8 +190,34 @@ def _files(listing: Listing, partitions: Sequence[Column]) -> tuple[ScanFile, ..
     return tuple(files)
 
 
-def _records(rules: TextRules) -> LineRecords:
-    """Return the CSV rules, with the number of fields still unknown."""
+def _records(
+    rules: TextRules, files: Sequence[ScanFile], store: Store | None
+) -> tuple[LineRecords, list[str]]:
+    """Return the rules for records and the lower-case names of their fields."""
+    records, declared = rules.line_records, [c.name.lower() for c in _stored_columns(rules.spec)]
+    if rules.format == "text":
+        return records, declared
+    _check_dialect(rules)
+    if not records.has_header:
+        return records, declared
+    heads = zip(files, _heads(files, store, rules.encoding), strict=True)
+    headers = {header for head in heads if (header := _header(*head, records)) is not None}
+    if len(headers) > 1:
+        refuse("its files have different headers")
+    if not headers:
+        return records, declared
+    (header,) = headers
+    fields = split_record(header, records.delimiter, records.quote, records.escape, records.trims)
+    names = [field.lower() for field in fields if field and field != records.null]
+    if len(names) < len(fields) or len(set(names)) < len(names):
+        refuse("fields of its header have no name or the same name")
+    if missing := [name for name in declared if name not in names]:
+        refuse(f"its header has no field {missing[0]}")
+    return replace(records, header=header), names
+
+
+def _check_dialect(rules: TextRules) -> None:
+    """Check that this process knows the characters of CSV."""
     dialect = rules.dialect
     delimiter, quote, comment = dialect.delimiter, dialect.quote, dialect.comment
     for name, sign in (("delimiter", delimiter), ("quote", quote), ("comment", comment)):
@@ -175,45 +227,19 @@ def _records(rules: TextRules) -> LineRecords:
             refuse(f"Spark reads CSV with the {name} {sign!r}")
     if len({delimiter, quote, comment} - {""}) < 1 + bool(quote) + bool(comment):
         refuse("delimiter, quote and comment are not different characters")
-    values = option_values(rules.spec)
-    if len(values.get("csv.comment", "")) > 1:
-        refuse("the table has the option 'csv.comment' with several characters")
-    if "escape" in {name.lower() for name, _ in rules.spec.options}:
-        refuse("the table has the option 'escape'")
-    if quote not in ("", '"') and dialect.escape == '"':
+    if len(dialect.escape) != 1:
+        refuse(f"Spark reads CSV with the escape character {dialect.escape!r}")
+    if quote not in ("", '"') and dialect.escape == '"' and rules.line_rules is None:
         # Spark then has another escape character than its quote
         refuse(f"Spark reads CSV with the quote {quote!r}")
-    return rules.line_records
 
 
-def _field_names(
-    spec: TableSpec, records: LineRecords, files: Sequence[ScanFile], store: Store | None
-) -> list[str]:
-    """Return the lower-case names of the fields of a record."""
-    declared = [column.name.lower() for column in _stored_columns(spec)]
-    if not records.has_header:
-        return declared
-    heads = zip(files, _heads(files, store), strict=True)
-    headers = {header for head in heads if (header := _header(*head, records)) is not None}
-    if len(headers) > 1:
-        refuse("its files have different headers")
-    if not headers:
-        return declared
-    (header,) = headers
-    fields = split_record(header, records.delimiter, records.quote)
-    names = [field.lower() for field in fields if field and field != records.null]
-    if len(names) < len(fields) or len(set(names)) < len(names):
-        refuse("fields of its header have no name or the same name")
-    if missing := [name for name in declared if name not in names]:
-        refuse(f"its header has no field {missing[0]}")
-    return names
-
-
-def _heads(files: Sequence[ScanFile], store: Store | None) -> list[Lines]:
+def _heads(files: Sequence[ScanFile], store: Store | None, encoding: str = "") -> list[Lines]:
     """Return the first lines of files; those in a store are requested at the same time."""
 
     def head(file: ScanFile) -> Lines:
-        return read_lines(FileRange(file, 0, min(file.n_bytes, _HEAD_BYTES)), store)
+        part = FileRange(file, 0, min(file.n_bytes, _HEAD_BYTES))
+        return next(read_pieces(part, store, encoding=encoding), NO_LINES)
 
     try:
         if store is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -59,6 +60,11 @@ VALUES = {
     ],
     "STRING": ["a", " b ", "", "n/a", "é😀"],
 }
+SPECIAL_LINES = (
+    ", 'header' = 'true', 'csv.skip-lines' = '1', 'csv.skip-lines-below-header' = '1', "
+    "'csv.skip-lines-starting-with' = 'Total'"
+)
+TRIMMED = ", 'ignoreLeadingWhiteSpace' = 'true', 'ignoreTrailingWhiteSpace' = 'true'"
 PATTERNS = {
     "d.M.yyyy H:mm:ss": ["1.2.2024 3:04:05", "31.12.1969 23:59:59", "001.02.2024 00:00:00"],
     "yyyy-MM-dd'T'HH:mm:ss.SSS": [
@@ -443,11 +449,8 @@ def test_parts_of_a_file_are_read_in_parallel(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (", 'csv.escape-character' = '~'", "the table has the option 'csv.escape-character'"),
         (", 'multiLine' = 'true'", "the table has the option 'multiLine'"),
-        (", 'encoding' = 'windows-1252'", "the table has the option 'encoding'"),
         (", 'csv.ignore-parse-errors' = 'true'", "the option 'csv.ignore-parse-errors'"),
-        (", 'csv.skip-lines' = '1'", "the table has the option 'csv.skip-lines'"),
         (", 'csv.field-delimiter' = '||'", "Spark reads CSV with the delimiter '||'"),
         (", 'fields.t.format' = 'dd. MMM yyyy'", "Spark reads times in the format 'dd. MMM yyyy'"),
         (", 'header' = 'true'", "its header has no field t"),
@@ -461,6 +464,29 @@ def test_explain_says_which_option_needs_spark(tmp_path: Path, options: str, rea
     assert place.startswith("on Spark: ") and reason in place
     with pytest.raises(NeedsSparkError):
         session.execute("SELECT t, n FROM t")[0].to_arrow()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options"),
+    [
+        ("a.csv", "top\nk,n\nname,cm\né,1\nTotal,3\n", SPECIAL_LINES),
+        ("a.csv.gz", "top\nk,n\nname,cm\né,1\n", SPECIAL_LINES),
+        ("a.csv", "// c\né,1\n", ", 'csv.comment' = '//'"),
+        ("a.csv", '"é",1\n', ", 'csv.escape-character' = '~'"),
+        ("a.csv", " é , 1\n", TRIMMED),
+        ("a.csv", "é,1\n", ", 'encoding' = 'windows-1252'"),
+        ("a.log", "é took 1 ms\n", ", 'text.pattern' = '(?<k>.) took (?<n>[0-9]+) ms'"),
+    ],
+)
+def test_special_lines_and_encodings_need_no_spark(
+    tmp_path: Path, name: str, text: str, options: str
+) -> None:
+    data = text.encode("windows-1252" if "encoding" in options else "utf-8")
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    session = without_spark()
+    create(session, tmp_path / name, "k STRING, n INT", options, "csv" if "csv" in name else "text")
+    (result,) = session.execute("SELECT k, n FROM t")
+    assert result.to_arrow().to_pylist() == [{"k": "é", "n": 1}]
 
 
 def test_files_with_different_headers_are_left_to_spark(tmp_path: Path) -> None:
