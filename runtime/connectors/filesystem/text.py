@@ -30,14 +30,9 @@ from runtime.spec.table import TableColumn, TableSpec
 from runtime.text.rules import TextRules
 
 # Spark options about the notation of values, with which Spark converts the values itself
-_SPARKS_OWN = (
-    "columnNameOfCorruptRecord",
-    "locale",
-    "nanValue",
-    "negativeInf",
-    "positiveInf",
-    "timeZone",
-)
+_SPARKS_OWN = ("columnNameOfCorruptRecord", "locale", "timeZone")
+# Spark options with the texts of numbers without digits
+_WORDS = {"nanValue": "NaN", "negativeInf": "-Infinity", "positiveInf": "Infinity"}
 
 
 class TextReading(TextRules):
@@ -56,14 +51,19 @@ class TextReading(TextRules):
     def checks_records(self) -> bool:
         """Whether each record is checked, even if a query needs only some columns."""
         if self.format == "json":
-            is_checked = self.leaves_out or (self.refuses and not self.is_whole)
-            return is_checked and not self.records_field
-        return self.refuses and self.format in ("csv", "text")
+            is_filtered = self.leaves_out or self.drops
+            return (is_filtered or (self.refuses and not self.is_whole)) and not self.records_field
+        return self.refuses and self.format == "csv"
 
     @property
     def leaves_out(self) -> bool:
         """Whether broken lines of JSON are left out, as in Flink. Misfits in others are NULL."""
         return self.format == "json" and self.options.get("mode") == "PERMISSIVE"
+
+    @property
+    def drops(self) -> bool:
+        """Whether JSON with a value that does not fit any column is left out, as in Spark."""
+        return self.format == "json" and self.options.get("mode") == "DROPMALFORMED"
 
     @property
     def reader_options(self) -> dict[str, str]:
@@ -101,6 +101,11 @@ class TextReading(TextRules):
         if not self.checks_records:
             return dataframe
         record = F.col(BROKEN_RECORD)
+        if self.drops:
+            # Spark checks only the columns that it reads, which may be none for a COUNT(*)
+            names = (n for n in dataframe.columns if n != BROKEN_RECORD)
+            reads_all = F.greatest(F.lit(True), *(dataframe[quote_name(n)].isNull() for n in names))
+            return dataframe.filter(record.isNull() & reads_all)
         if self.leaves_out:
             values = (dataframe[quote_name(n)] for n in dataframe.columns if n != BROKEN_RECORD)
             has_value = (value.isNotNull() for value in values)
@@ -141,6 +146,10 @@ class TextReading(TextRules):
             lower = F.lower(F.trim(text))
             return F.when(lower == "true", F.lit(True)).when(lower == "false", F.lit(False))
         notation = self.notation()
+        if type_ in ("float", "double"):
+            for option in filter(self.options.__contains__, _WORDS):
+                is_word = text == self.options[option]
+                text = F.when(is_word, F.lit(_WORDS[option])).otherwise(text)
         if notation.symbols:
             text = _without_symbols(text, notation.symbols)
         if notation.thousands:
@@ -164,7 +173,7 @@ def text_reading(spec: TableSpec, file_format: str, options: dict[str, str]) -> 
     text = TextReading(spec, file_format, options)
     names = {name.lower() for name, _ in spec.options}
     has_pattern = file_format == "text" and PATTERN in names
-    if text.formats or text.leaves_out:
+    if text.formats or text.leaves_out or text.drops:
         return text
     if file_format not in ("csv", "json") and not has_pattern:
         return None
