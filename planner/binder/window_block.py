@@ -46,8 +46,9 @@ from planner.sql.build import (
     named_query,
     relation,
 )
-from planner.sql.nodes import WindowFunctionCall, name_of_columns, span_of
+from planner.sql.nodes import CHANGELOG, WindowFunctionCall, name_of_columns, span_of
 from planner.sql.parts import has_other_parts, lone_source, select_from_same
+from planner.streams.refusals import BATCH, StreamRefusal
 from planner.streams.tables import streams_of
 from runtime.refusal import refuse
 
@@ -147,11 +148,23 @@ def bind_regrouping(select: exp.Select, relations: Relations, scope: Scope) -> N
         return None
     elif any(side.node.find_all(NetRows)):
         time = next(iter(side.attached.times), time)
+        _refuse_groupings(select, relations.sql)
     select = distinct_as_grouping(select, side.attached) or select
     group = select.args.get("group")
     if group is None or (has_groupings(group) and not isinstance(side.node, RangeRows)):
         return None
     return _bind_block(select, side.node, side.name or None, time, relations, scope)
+
+
+def _refuse_groupings(select: exp.Select, sql: str) -> None:
+    """Refuse GROUPING SETS over the rows that remain in windows of a stream."""
+    group = select.args.get("group")
+    if group is not None and has_groupings(group):
+        raise StreamRefusal(
+            f"GROUPING SETS over windows of {CHANGELOG} are not supported on streams",
+            f"write a query for each set, with UNION ALL; {BATCH}",
+            span_of(group),
+        ).place_in(sql)
 
 
 def _reads_stream(select: exp.Select, relations: Relations) -> bool:

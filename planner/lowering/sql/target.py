@@ -68,7 +68,7 @@ class Target(ABC):
     def wall_clock_us(self, time: exp.Expr, region: str) -> exp.Expr | None:
         """Return the microseconds since 1970 that the clocks of a region show at a `timestamp`.
 
-        None if the engine's time zones are not known to be those of Spark.
+        None if the engine may have other clocks than Spark.
         """
         return None
 
