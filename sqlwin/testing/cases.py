@@ -21,6 +21,8 @@ _TEXTS: dict[str, Any] = {
     "type": "object",
     "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
 }
+# Keys of a table with its rows
+_GIVEN = {"rows", "changes"}
 _TABLE: dict[str, Any] = {
     "type": "object",
     "description": "A table. Without `columns`, the SQL of the case declares it.",
@@ -41,6 +43,11 @@ _TABLE: dict[str, Any] = {
             **_ROWS,
             "description": "Rows in the order of their arrival. An item `wait: 10 s` lets "
             "processing time pass before the next row.",
+        },
+        "changes": {
+            **_ROWS,
+            "description": "Instead of `rows`: changes of the table in the order of their arrival. "
+            "The first value is the kind: +I, -U, +U or -D.",
         },
     },
 }
@@ -140,6 +147,7 @@ class CaseTable:
         watermark: Text of the watermark. None: without, or the SQL declares it.
         rows: Rows in the order of their arrival, and waits.
         line: Line in the file.
+        has_changes: Whether the rows are changes of the table, with their kind as first value.
     """
 
     name: str
@@ -147,6 +155,7 @@ class CaseTable:
     watermark: str | None
     rows: Sequence[Located]
     line: int
+    has_changes: bool = False
 
 
 @dataclass(frozen=True)
@@ -369,8 +378,10 @@ def _tables(defaults: Mapping[str, Located], own: Mapping[str, Located]) -> dict
         if default != name:
             del tables[default]
         if "columns" not in _members(table):
-            inherited = {**_members(defaults[default]), **_members(table)}
-            tables[name] = replace(table, value=inherited)
+            inherited = dict(_members(defaults[default]))
+            if _GIVEN & set(_members(table)):
+                inherited = {key: v for key, v in inherited.items() if key not in _GIVEN}
+            tables[name] = replace(table, value={**inherited, **_members(table)})
     return tables
 
 
@@ -386,12 +397,19 @@ def _table(path: Path, name: str, table: Located) -> CaseTable:
             f"{path}:{watermark.line}: the watermark of table `{name}` is empty",
             hint="for example ts - INTERVAL '5' SECOND",
         )
+    given = [key for key in ("rows", "changes") if key in members]
+    if len(given) > 1:
+        raise CaseFileError(
+            f"{path}:{members['changes'].line}: table `{name}` has both `rows` and `changes`",
+            hint="give rows as changes of the kind +I",
+        )
     return CaseTable(
         name,
         {key: str(type_.value) for key, type_ in _defaults(members, "columns").items()},
         None if watermark is None else str(watermark.value),
-        _items(members["rows"]) if "rows" in members else (),
+        _items(members[given[0]]) if given else (),
         table.line,
+        has_changes=given == ["changes"],
     )
 
 

@@ -28,6 +28,9 @@ from sqlwin.testing.values import CellError, cell_value
 
 # Settings of a script that the test decides
 OF_TEST = ("execution.runtime-mode",)
+# Column of changes, and its values with Flink's names
+_KIND = "kind"
+_KINDS = {"+I": "INSERT", "-U": "UPDATE_BEFORE", "+U": "UPDATE_AFTER", "-D": "DELETE"}
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ def prepare(session: Session, case: Case, directory: Path) -> PreparedCase:
     waits: dict[tuple[str, int], int] = {}
 
     given: dict[str, Sequence[str]] = {}
+    created: set[str] = set()
 
     def fill(table: CaseTable, columns: Sequence[TableColumn], path: Path) -> None:
         own = [column for column in columns if column.computed is None]
@@ -91,6 +95,15 @@ def prepare(session: Session, case: Case, directory: Path) -> PreparedCase:
 
     def create(table: CaseTable, statement: CreateTable, path: Path) -> None:
         """Create a table of the script or of the test file with the rows of the test file."""
+        created.add(table.name.lower())
+        if table.has_changes:
+            _check_kinds(case, table)
+            changes = replace(table, name=f"{table.name}__changes", has_changes=False)
+            of_changes = (TableColumn(_KIND, "string"), *statement.columns)
+            plain = replace(statement, name=(changes.name,), columns=of_changes, primary_key=())
+            create(changes, plain, path)
+            control.run(_rows_that_remain(table.name, changes.name))
+            return
         if not any(_is_computed(column) for column in statement.columns):
             control.run(_replaced(statement, path))
             fill(table, control.columns_of(table.name) or (), path)
@@ -126,7 +139,7 @@ def prepare(session: Session, case: Case, directory: Path) -> PreparedCase:
                     tested = _query_of(statement), place
                 case CreateTable(name=(name,)) if name.lower() in tables:
                     table = tables[name.lower()]
-                    if name.lower() not in rows:
+                    if name.lower() not in created:
                         path = directory / f"{list(tables).index(name.lower())}.parquet"
                         create(table, statement, path)
                 case Set() if statement.key in OF_TEST:
@@ -135,7 +148,7 @@ def prepare(session: Session, case: Case, directory: Path) -> PreparedCase:
                     control.run(statement)
         except SqlwinError as error:
             raise place.with_position(error) from error
-    if missing := [table for name, table in tables.items() if name not in rows]:
+    if missing := [table for name, table in tables.items() if name not in created]:
         raise CaseFileError(
             f"{case.path}:{missing[0].line}: table `{missing[0].name}` has no `columns`, and the "
             "SQL does not create it"
@@ -210,6 +223,38 @@ def _declared(table: CaseTable) -> CreateTable:
         "'connector' = 'filesystem', 'path' = '', 'format' = 'parquet')"
     )
     assert isinstance(statement, CreateTable)
+    return statement
+
+
+def _check_kinds(case: Case, table: CaseTable) -> None:
+    """Check the kinds of the changes of a table.
+
+    Raises:
+        CaseFileError: There is another kind.
+    """
+    for item in table.rows:
+        kind = item
+        if isinstance(item.value, list) and item.value:
+            kind = item.value[0]
+        elif isinstance(item.value, dict) and _KIND in item.value:
+            kind = item.value[_KIND]
+        elif isinstance(item.value, dict) and list(item.value) == ["wait"]:
+            continue
+        if kind.value not in _KINDS:
+            raise CaseFileError(
+                f"{case.path}:{kind.line}: a change of table `{table.name}` must begin with its "
+                f"kind: {', '.join(_KINDS)}"
+            )
+
+
+def _rows_that_remain(name: str, changes: str) -> CreateView:
+    """Return the definition of a view of the rows that changes describe."""
+    statement = parse_statement(
+        f"CREATE OR REPLACE VIEW {quote_name(name)} AS SELECT * FROM FROM_CHANGELOG("
+        f"input => TABLE {quote_name(changes)}, op => DESCRIPTOR({quote_name(_KIND)}), "
+        f"op_mapping => MAP[{', '.join(f'{code!r}, {kind!r}' for code, kind in _KINDS.items())}])"
+    )
+    assert isinstance(statement, CreateView)
     return statement
 
 
