@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from runtime.connectors.connector import Connector, Table
 from runtime.errors import AnalysisError, CatalogError, SetupError, nearest
-from runtime.options.formats import DEBEZIUM, is_of_changes
+from runtime.options.formats import DEBEZIUM, change_format
 from runtime.spec.sink import SinkMode
 from runtime.spec.table import TableSpec
 
@@ -64,10 +64,10 @@ def open_writable(spec: TableSpec, *, overwrite: bool) -> Table:
         AnalysisError: The rows cannot be replaced.
     """
     table, connector = open_table(spec), spec.connector.lower()
-    if is_of_changes(spec):
+    if (changes := change_format(spec)) is not None:
         raise CatalogError(
-            f"table `{spec.name}` cannot be written: format '{DEBEZIUM}' is only read",
-            subjects=(spec.name, f"'{DEBEZIUM}'"),
+            f"table `{spec.name}` cannot be written: format '{changes}' is only read",
+            subjects=(spec.name, f"'{changes}'"),
             hint="insert into a table of 'format' = 'json', or of 'connector' = 'upsert-kafka'",
         )
     table.check()

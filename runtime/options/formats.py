@@ -20,10 +20,11 @@ from runtime.spec.table import TableSpec
 # Formats of files, and of messages
 FORMATS = ("parquet", "csv", "json", "orc", "avro", "text")
 MESSAGE_FORMATS = ("json", "csv", "raw", "avro", "avro-confluent")
-# Format whose messages are changes of a table
+# Formats whose messages are changes of a table, with the formats of the messages
 DEBEZIUM = "debezium-json"
+CHANGES = {DEBEZIUM: "json", "debezium-avro-confluent": "avro-confluent"}
 # Such formats of Flink that are not supported
-CHANGELOG_FORMATS = ("canal-json", "debezium-avro-confluent", "maxwell-json", "ogg-json")
+CHANGELOG_FORMATS = ("canal-json", "maxwell-json", "ogg-json")
 # Hint for them
 CHANGES_AS_ROWS = (
     "read each change as a row: 'format' = 'json' with columns such as type STRING, "
@@ -185,10 +186,12 @@ def format_of(options: Mapping[str, str]) -> str | None:
     return next((name for suffix, name in _SUFFIXES.items() if path.endswith(suffix)), None)
 
 
-def is_of_changes(spec: TableSpec) -> bool:
-    """Return whether the messages of a table are changes, which describe its rows."""
-    formats = [v for name, v in spec.options if name.lower() in ("format", "value.format")]
-    return DEBEZIUM in map(str.lower, formats) and spec.connector.lower() != "upsert-kafka"
+def change_format(spec: TableSpec) -> str | None:
+    """Return the format of a table whose messages are changes of its rows. None for others."""
+    if spec.connector.lower() == "upsert-kafka":
+        return None
+    formats = (v.lower() for name, v in spec.options if name.lower() in ("format", "value.format"))
+    return next((name for name in formats if name in CHANGES), None)
 
 
 def format_option_names(file_format: str) -> list[str]:

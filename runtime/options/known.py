@@ -18,7 +18,7 @@ from runtime.options.checks import (
     switch,
     without_effect,
 )
-from runtime.options.formats import DEBEZIUM, FORMATS, MESSAGE_FORMATS
+from runtime.options.formats import CHANGES, DEBEZIUM, FORMATS, MESSAGE_FORMATS
 
 Options = Mapping[str, Option]
 
@@ -133,8 +133,8 @@ KAFKA: Options = {
     "topic-pattern": Option("regular expression for the names of the topics to read", pattern),
     "properties.bootstrap.servers": Option("comma-separated brokers: host:9092", required=True),
     "properties.<key>": Option("property of the Kafka client"),
-    "format": Option("format of the values", values=(*MESSAGE_FORMATS, DEBEZIUM)),
-    "value.format": Option("alias of format", values=(*MESSAGE_FORMATS, DEBEZIUM)),
+    "format": Option("format of the values", values=(*MESSAGE_FORMATS, *CHANGES)),
+    "value.format": Option("alias of format", values=(*MESSAGE_FORMATS, *CHANGES)),
     "key.format": Option("format of the keys", values=MESSAGE_FORMATS),
     "key.fields": Option("key columns, separated by ;"),
     "key.fields-prefix": Option("prefix of the key columns' names in the table"),

@@ -1,8 +1,8 @@
-"""Tables of `'format' = 'debezium-json'`: their messages, and the rows that these describe.
+"""Tables of Debezium's formats: their messages, and the rows that these describe.
 
 A message of Debezium has a row before and after a change:
-`{"before": {...}, "after": {...}, "op": "u"}`. The messages are read as JSON, and FROM_CHANGELOG
-makes a table of them.
+`{"before": {...}, "after": {...}, "op": "u"}`. The messages are read as rows of JSON or Avro, and
+FROM_CHANGELOG makes a table of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from planner.sql.render import quote_string
 from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError
 from runtime.names import quote_name
-from runtime.options.formats import DEBEZIUM, is_of_changes
+from runtime.options.formats import CHANGES, DEBEZIUM, change_format
 from runtime.spec.table import TableColumn, TableSpec, Watermark
 from sqlwin.parser.parser import parse_query
 
@@ -41,27 +41,29 @@ def check_table(spec: TableSpec) -> None:
     Raises:
         CatalogError: An option is unknown or invalid, or a table of changes has no columns.
     """
-    open_table(messages_of(spec) if is_of_changes(spec) else spec).check()
+    open_table(spec if change_format(spec) is None else messages_of(spec)).check()
 
 
 def messages_of(spec: TableSpec) -> TableSpec:
-    """Return the messages of a table as a table of JSON, with its watermark.
+    """Return the messages of a table as a table of their own, with its watermark.
 
     Raises:
         CatalogError: The table declares no columns, or metadata columns.
     """
+    changes = change_format(spec)
+    assert changes is not None, "the messages are changes"
     if not spec.physical_columns:
         raise CatalogError(
-            f"table `{spec.name}`: format '{DEBEZIUM}' requires columns",
-            subjects=(f"'{DEBEZIUM}'", spec.name),
+            f"table `{spec.name}`: format '{changes}' requires columns",
+            subjects=(f"'{changes}'", spec.name),
             hint="declare the columns of the rows in CREATE TABLE",
         )
     metadata = next((c.name for c in spec.columns if c.metadata is not None), None)
     if metadata is not None:
         raise CatalogError(
-            f"table `{spec.name}`: format '{DEBEZIUM}' has no metadata columns, because the "
+            f"table `{spec.name}`: format '{changes}' has no metadata columns, because the "
             f"message that deletes a row has another `{metadata}` than the one that inserted it",
-            subjects=(metadata, f"'{DEBEZIUM}'", spec.name),
+            subjects=(metadata, f"'{changes}'", spec.name),
             hint=f"remove `{metadata}`, or read the messages as rows of 'format' = 'json'",
         )
     fields = ", ".join(f"{quote_name(c.name)}: {c.type}" for c in spec.physical_columns)
@@ -77,7 +79,7 @@ def messages_of(spec: TableSpec) -> TableSpec:
         stored.append(TableColumn(_TIME, None, computed=time))
         late = to_sql(_of_row(_tree(watermark.expression), spec, watermark.column))
         watermark = Watermark(_TIME, late, watermark.written)
-    options = [_json_option(name, value) for name, value in spec.options]
+    options = [_option_of_messages(*option, changes) for option in spec.options]
     return replace(
         spec,
         columns=tuple(stored),
@@ -145,12 +147,13 @@ def _path(spec: TableSpec, name: str) -> str:
     return f"`{_ENVELOPE}`.`{name}`" if _has_envelope(spec) else f"`{name}`"
 
 
-def _json_option(name: str, value: str) -> tuple[str, str]:
+def _option_of_messages(name: str, value: str, changes: str) -> tuple[str, str]:
     lower = name.lower()
-    if lower in _FORMAT_OPTIONS:
-        return name, "json" if value.lower() == DEBEZIUM else value
-    if lower.startswith(f"{DEBEZIUM}.") and lower != _SCHEMA_INCLUDE:
-        return f"json.{lower.removeprefix(f'{DEBEZIUM}.')}", value
+    if lower in _FORMAT_OPTIONS and value.lower() == changes:
+        return name, CHANGES[changes]
+    for prefix in (f"{changes}.", f"value.{changes}."):
+        if lower.startswith(prefix) and lower != _SCHEMA_INCLUDE:
+            return f"{CHANGES[changes]}.{lower.removeprefix(prefix)}", value
     return name, value
 
 

@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import TokenType
 from runtime.connectors.registry import open_table, open_writable
 from runtime.errors import AnalysisError, CatalogError, Position, SqlwinError
 from runtime.names import quote_name
-from runtime.options.formats import SELF_DESCRIBING, format_of, is_of_changes
+from runtime.options.formats import SELF_DESCRIBING, change_format, format_of
 from runtime.spec.table import LATE_FOR, MISSED, TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.change_messages import check_table
@@ -69,7 +69,7 @@ class Definitions:
         self._refuse_spark_view(statement)
         self._catalog.expressions.add(statement.expressions)
         spec = self._spec(statement, rows)
-        if is_of_changes(spec):
+        if change_format(spec) is not None:
             check_table(spec)
         if rows is None and statement.like is None and has_no_physical_columns(spec.columns):
             spec = self._add_stored_columns(spec)

@@ -48,8 +48,8 @@ from runtime.options.checks import (
 )
 from runtime.options.formats import (
     CHANGELOG_FORMATS,
+    CHANGES,
     CHANGES_AS_ROWS,
-    DEBEZIUM,
     MESSAGE_FORMATS,
     check_message_options,
 )
@@ -201,13 +201,13 @@ class KafkaTable(Table):
         for name in ("format", "value.format", "key.format"):
             file_format = values.get(name) or MESSAGE_FORMATS[0]
             if file_format.lower() not in MESSAGE_FORMATS:
-                suggestion = nearest(file_format, (*MESSAGE_FORMATS, DEBEZIUM))
+                suggestion = nearest(file_format, (*MESSAGE_FORMATS, *CHANGES))
                 hint = (
                     f"did you mean '{suggestion}'?"
                     if suggestion
-                    else f"available formats: {', '.join(MESSAGE_FORMATS)}, {DEBEZIUM}"
+                    else f"available formats: {', '.join((*MESSAGE_FORMATS, *CHANGES))}"
                 )
-                if file_format.lower() in (*CHANGELOG_FORMATS, DEBEZIUM):
+                if file_format.lower() in (*CHANGELOG_FORMATS, *CHANGES):
                     message = f"format '{file_format}' is not supported"
                     raise bad_option(spec, message, CHANGES_AS_ROWS)
                 raise bad_option(spec, f"unknown format '{file_format}' for Kafka", hint)

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 import sqlwin
 from tests.end_to_end.sources.test_kafka import rows_of
 from tests.runtime.connectors.kafka.broker import PARTITIONS, Broker, broker
+from tests.runtime.connectors.kafka.registry_server import Registry, serve_registry
 
 __all__ = ["broker"]  # a fixture
 
@@ -89,6 +90,41 @@ def test_changes_of_debezium_are_the_rows_that_remain_in_windows_of_a_stream(
            GROUP BY window_start, window_end""",
     )
     assert sorted(map(tuple, rows)) == [("10:00", 1, 6), ("10:01", 2, 10), ("10:30", 2, 0)]
+
+
+@pytest.mark.long
+def test_changes_of_debezium_in_avro_are_a_table(
+    fresh_session: sqlwin.Session, broker: Broker
+) -> None:
+    fields = [{"name": name, "type": "int"} for name in ("id", "price")]
+    row = {"type": "record", "name": "Value", "fields": fields}
+    envelope = {
+        "type": "record",
+        "name": "Envelope",
+        "fields": [
+            {"name": "before", "type": ["null", row]},
+            {"name": "after", "type": ["null", "Value"]},
+            {"name": "op", "type": "string"},
+        ],
+    }
+    first, second = {"id": 1, "price": 5}, {"id": 1, "price": 6}
+    with serve_registry(Registry()) as registry:
+        registry.put(7, envelope)
+        broker.create("avro-changes")
+        for change in (("c", None, first), ("u", first, second)):
+            written = io.BytesIO()
+            message = dict(zip(("op", "before", "after"), change, strict=True))
+            fastavro.schemaless_writer(written, fastavro.parse_schema(envelope), message)
+            broker.send("avro-changes", [b"\0" + (7).to_bytes(4, "big") + written.getvalue()])
+        fresh_session.execute(f"""
+            CREATE TABLE orders (id INT, price INT) WITH (
+              'connector' = 'kafka', 'topic' = 'avro-changes',
+              'format' = 'debezium-avro-confluent',
+              'debezium-avro-confluent.url' = '{registry.url}',
+              'properties.bootstrap.servers' = '{broker.address}',
+              'scan.bounded.mode' = 'latest-offset')""")
+        rows = rows_of(fresh_session, "SELECT id, price FROM orders")
+    assert list(map(tuple, rows)) == [(1, 6)]
 
 
 @pytest.mark.long
