@@ -29,16 +29,18 @@ from planner.sql.build import (
     literal,
     star_leaves_out,
 )
+from planner.sql.flink_functions import current_watermarks
 from planner.sql.nodes import TextSpan
 from planner.sql.parts import PLAIN_SELECT, has_other_parts, makes_rows
 from runtime.spec.table import Column
 
 _CHANGE = Column(CHANGE, "bigint", False)
-# Functions whose value for a row may differ when the row is deleted
+# The functions without arguments that have one value. Others may have another one for a row when
+# the row is deleted: the time, a file's name, a number
+_CONSTANT = frozenset(("E", "PI"))
+# Such functions with arguments
 _VARYING = frozenset(
-    "RAND RANDN RANDOM RANDSTR UNIFORM SHUFFLE UUID MONOTONICALLY_INCREASING_ID NOW CURRENT_DATE "
-    "CURRENT_TIMESTAMP LOCALTIMESTAMP CURRENT_TIME PROCTIME INPUT_FILE_NAME CURDATE "
-    "SPARK_PARTITION_ID".split()
+    "CURRENT_WATERMARK RAND RANDN RANDOM RANDSTR RAND_INTEGER SHUFFLE UNIFORM UUID".split()
 )
 
 
@@ -168,4 +170,10 @@ def _is_of_more(part: exp.Expr) -> bool:
         return True
     if part.find(exp.CurrentDate, exp.CurrentTimestamp, exp.Localtimestamp, exp.CurrentTime):
         return True
-    return any(call.name.upper() in _VARYING for call in part.find_all(exp.Anonymous))
+    return bool(current_watermarks(part)) or any(map(_varies, part.find_all(exp.Anonymous)))
+
+
+def _varies(call: exp.Anonymous) -> bool:
+    """Return whether a function may have several values for one row."""
+    name = call.name.upper()
+    return name in _VARYING or not (call.expressions or name in _CONSTANT)
