@@ -94,7 +94,6 @@ REFUSED = {
     "aggregates-approximate": f"{NO_FORM}late is ARRAY<INT>, which is not compiled",
     "aggregates-distinct": f"{NO_FORM}SUM_DISTINCT is not merged from slices on Spark",
     "aggregates-one_phase": f"{NO_FORM}COLLECT_SET cannot be merged from partials",
-    "aggregates-statistics": f"{NO_FORM}STDDEV_SAMP(dep_delay) is not merged from slices on Spark",
     "connectors-datagen": f"{NO_FORM}INTERVAL '1' SECOND is not supported",
     "connectors-delta": "table `departures` cannot be read: its files are on the host of the "
     "Spark Connect server",
@@ -104,11 +103,7 @@ REFUSED = {
     "Python workers",
     "materialized-departures": "materialized tables are not supported over Spark Connect",
     "shapes-dashboard": f"{NO_FORM}not compiled: joins, set operations and special clauses",
-    "shapes-views_and_ctes": f"{NO_FORM}MAX_BY(hour_end, mean_delay) is not merged from slices on "
-    "Spark",
     "shapes-window_join": f"{NO_FORM}not compiled: joins, set operations and special clauses",
-    "windows-local_time": f"{NO_FORM}windows of TIMESTAMP_LTZ follow the clock of the time zone "
-    "America/New_York, which engines may know differently",
     "nexmark-q5": f"{NO_FORM}bid.dateTime is a field of a struct",
     "nexmark-q5_overlap60": f"{NO_FORM}bid.dateTime is a field of a struct",
     "nexmark-q7": f"{NO_FORM}not compiled: joins, set operations and special clauses",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import subprocess
 import threading
@@ -31,8 +32,10 @@ def run_with_jdbc(program: str, port: int) -> str:
     source = Path(__file__).parent / program
     command = ["java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", str(_DRIVER), str(source)]
     url = f"jdbc:postgresql://127.0.0.1:{port}/any"
+    # Java reports options of this variable
+    env = {name: value for name, value in os.environ.items() if name != "JAVA_TOOL_OPTIONS"}
     done = subprocess.run(
-        [*command, url, "anyone", PASSWORD], capture_output=True, text=True, check=False
+        [*command, url, "anyone", PASSWORD], capture_output=True, text=True, check=False, env=env
     )
     assert done.stderr == ""
     return done.stdout

@@ -48,7 +48,7 @@ def table_of(address: str = "host:9092", **more: str) -> TableSpec:
 
 
 def splits_of(table: TableSpec) -> KafkaSplits:
-    return KafkaSplits(SparkSession.getActiveSession(), table)
+    return KafkaSplits(SparkSession.getActiveSession() or SparkSession.builder.getOrCreate(), table)
 
 
 def messages_step(table: TableSpec):
