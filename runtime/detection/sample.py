@@ -130,6 +130,8 @@ def unreadable(path: str, error: Exception) -> ExecutionError:
     why = getattr(error, "strerror", None) or error
     if isinstance(error, gzip.BadGzipFile):
         why = "it is not a gzip file"
+    elif isinstance(error, EOFError):
+        why = "it is truncated"
     elif isinstance(error, zlib.error):
         why = "its compressed data is corrupt"
     return ExecutionError(f"cannot read {path}: {why}", subjects=(path,), hint=hint)
