@@ -20,9 +20,9 @@ from runtime.spec.table import TableSpec
 # Formats of files, and of messages
 FORMATS = ("parquet", "csv", "json", "orc", "avro", "text")
 MESSAGE_FORMATS = ("json", "csv", "raw", "avro", "avro-confluent")
-# Formats whose messages are changes of a table, with the formats of the messages
+# Formats whose messages are changes of a table: Debezium's, in JSON and in Avro
 DEBEZIUM = "debezium-json"
-CHANGES = {DEBEZIUM: "json", "debezium-avro-confluent": "avro-confluent"}
+CHANGES = (DEBEZIUM, "debezium-avro-confluent")
 # Such formats of Flink that are not supported
 CHANGELOG_FORMATS = ("canal-json", "maxwell-json", "ogg-json")
 # Hint for them

@@ -17,7 +17,7 @@ from planner.sql.render import quote_string
 from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError
 from runtime.names import quote_name
-from runtime.options.formats import CHANGES, DEBEZIUM, change_format
+from runtime.options.formats import DEBEZIUM, change_format
 from runtime.spec.table import TableColumn, TableSpec, Watermark
 from sqlwin.parser.parser import parse_query
 
@@ -148,12 +148,12 @@ def _path(spec: TableSpec, name: str) -> str:
 
 
 def _option_of_messages(name: str, value: str, changes: str) -> tuple[str, str]:
-    lower = name.lower()
+    lower, of_messages = name.lower(), changes.removeprefix("debezium-")
     if lower in _FORMAT_OPTIONS and value.lower() == changes:
-        return name, CHANGES[changes]
+        return name, of_messages
     for prefix in (f"{changes}.", f"value.{changes}."):
         if lower.startswith(prefix) and lower != _SCHEMA_INCLUDE:
-            return f"{CHANGES[changes]}.{lower.removeprefix(prefix)}", value
+            return f"{of_messages}.{lower.removeprefix(prefix)}", value
     return name, value
 
 
