@@ -147,7 +147,7 @@ def _picked(rows: list[Row], name: str, by: str, place: int) -> Any:
 
 
 def _variance(values: list[Any], less: int) -> float | None:
-    """Return the population variance, or that of a sample if `less` is 1."""
+    """Return the variance of a population (`less` = 0) or of a sample (`less` = 1)."""
     if len(values) <= less:
         return None
     if not all(map(math.isfinite, values)):

@@ -193,7 +193,10 @@ class TargetExpressions:
             quotient = cast(quotient, type_)
         if self.is_not_zero(expression.args[1]):
             return quotient
-        return case([(binary(exp.EQ, right, 0), self.target.fail("division by zero"))], quotient)
+        failing = self.target.fail("division by zero")
+        if failing is None:
+            self.refuse(expression, "the divisor may be zero")
+        return case([(binary(exp.EQ, right, 0), failing)], quotient)
 
     def is_not_zero(self, divisor: Expression) -> bool:
         """Return whether a divisor is known not to be zero."""

@@ -11,7 +11,7 @@ from planner.lowering.sql.expressions import TargetExpressions
 from planner.lowering.sql.names import TextNames
 from planner.lowering.sql.refusals import refuse_part
 from planner.lowering.sql.relations import over
-from planner.lowering.sql.target import Target
+from planner.lowering.sql.target import PickedRow, Target
 from planner.lowering.sql.text import aggregate, all_of, binary, call, case, cast, not_null
 from planner.scalars.decimals import decimal_digits
 from runtime.plan.local import PartialColumns
@@ -130,7 +130,7 @@ def _picked(
     if isinstance(condition, exp.And):
         given = [*condition.flatten()]
     has_order = all_of(dict.fromkeys([*given, not_null(order)]))
-    picked = target.pick(value, list(dict.fromkeys(keys)), has_order, is_last=is_last)
+    picked = target.pick(PickedRow(value, list(dict.fromkeys(keys)), has_order, is_last))
     return [target.typed(extreme, type_of_order), target.typed(picked, type_)]
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, NoReturn, Protocol
 
 from sqlglot import exp
 
-from planner.lowering.sql.text import aggregate, binary, call, cast, number
+from planner.lowering.sql.text import aggregate, binary, call, cast, number, ordered
 from runtime.spec.aggregates import MergeOp
 from runtime.spec.expressions import Call, Expression
 
@@ -30,6 +31,28 @@ class ExpressionWriter(Protocol):
 
     def is_not_zero(self, divisor: Expression) -> bool:
         """Return whether a divisor is known not to be zero."""
+
+
+@dataclass(frozen=True)
+class PickedRow:
+    """The first or last row of a group.
+
+    Attributes:
+        value: Value of a row. NULL is a value like any other.
+        keys: Keys of the order, in which NULL is the smallest.
+        condition: Condition of FILTER. None: all rows.
+        is_last: Whether the last row is picked.
+    """
+
+    value: exp.Expr
+    keys: Sequence[exp.Expr]
+    condition: exp.Expr | None
+    is_last: bool
+
+    def in_order(self, function: str) -> exp.Expr:
+        """Return an aggregate that takes the values of the rows, the picked one first."""
+        values = ordered(function, self.value, self.keys, is_descending=self.is_last)
+        return aggregate(values, self.condition)
 
 
 class Target(ABC):
@@ -101,22 +124,8 @@ class Target(ABC):
         """Return an item of a select list that repeats the row for each value of a list."""
 
     @abstractmethod
-    def pick(
-        self,
-        value: exp.Expr,
-        keys: Sequence[exp.Expr],
-        condition: exp.Expr | None,
-        *,
-        is_last: bool,
-    ) -> exp.Expr:
-        """Return the aggregate for the value of the first row in ascending order, or of the last.
-
-        Args:
-            value: Value of a row. NULL is a value like any other.
-            keys: Keys of the order, in which NULL is the smallest.
-            condition: Condition of FILTER. None for all rows.
-            is_last: Whether the last row is picked.
-        """
+    def pick(self, row: PickedRow) -> exp.Expr:
+        """Return the aggregate for the value of a row of the group."""
 
     @abstractmethod
     def distinct_list(self, value: exp.Expr) -> exp.Expr:
@@ -154,9 +163,9 @@ class Target(ABC):
     def month_function(self, name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
         """Return a function of Spark SQL with which windows of months are computed, or None."""
 
-    def fail(self, message: str) -> exp.Expr:
-        """Return an expression that fails. Engines that write `/` themselves need none."""
-        raise NotImplementedError(f"{self.title}: {message}")
+    def fail(self, message: str) -> exp.Expr | None:
+        """Return an expression that fails with a message. None if the engine has none."""
+        return None
 
     def double(self, value: float) -> exp.Expr:
         """Return a finite DOUBLE literal."""

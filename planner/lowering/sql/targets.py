@@ -11,7 +11,7 @@ from planner.lowering.sql.engines.datafusion import DataFusionTarget
 from planner.lowering.sql.engines.months import days_and_months
 from planner.lowering.sql.engines.nans import variance_of_doubles
 from planner.lowering.sql.engines.postgres import PostgresTarget
-from planner.lowering.sql.target import Target
+from planner.lowering.sql.target import PickedRow, Target
 from planner.lowering.sql.text import (
     aggregate,
     binary,
@@ -21,7 +21,6 @@ from planner.lowering.sql.text import (
     decimal,
     number,
     operand,
-    ordered,
 )
 from planner.scalars.decimals import MAX_DECIMAL_DIGITS, decimal_digits, decimal_result
 
@@ -57,15 +56,8 @@ class DuckDbTarget(Target):
     def unnest(self, values: exp.Expr) -> exp.Expr:
         return call("UNNEST", values)
 
-    def pick(
-        self,
-        value: exp.Expr,
-        keys: Sequence[exp.Expr],
-        condition: exp.Expr | None,
-        *,
-        is_last: bool,
-    ) -> exp.Expr:
-        return aggregate(ordered("FIRST", value, keys, is_descending=is_last), condition)
+    def pick(self, row: PickedRow) -> exp.Expr:
+        return row.in_order("FIRST")
 
     def variance(self, value: exp.Expr, condition: exp.Expr | None) -> exp.Expr:
         return variance_of_doubles("VAR_POP", value, condition)
@@ -147,17 +139,10 @@ class SparkTarget(Target):
     def unnest(self, values: exp.Expr) -> exp.Expr:
         return call("EXPLODE", values)
 
-    def pick(
-        self,
-        value: exp.Expr,
-        keys: Sequence[exp.Expr],
-        condition: exp.Expr | None,
-        *,
-        is_last: bool,
-    ) -> exp.Expr:
+    def pick(self, row: PickedRow) -> exp.Expr:
         # structs are compared field by field, and NULL is the smallest
-        name = "MAX_BY" if is_last else "MIN_BY"
-        return aggregate(call(name, value, self.struct(keys)), condition)
+        name = "MAX_BY" if row.is_last else "MIN_BY"
+        return aggregate(call(name, row.value, self.struct(row.keys)), row.condition)
 
     def distinct_list(self, value: exp.Expr) -> exp.Expr:
         return call("COLLECT_SET", value)

@@ -18,7 +18,8 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 import sqlwin
-from planner.lowering.sql.targets import TARGETS
+from planner.lowering.sql.target import Target
+from planner.lowering.sql.targets import TARGETS, DuckDbTarget
 from runtime.simulator.compare import is_same
 from sqlwin.cli.app import main
 from sqlwin.session import Session
@@ -225,6 +226,14 @@ def test_overflow_and_division_by_zero_are_errors(
     text = sqlwin.compile(f"SELECT {select} FROM t", "duckdb", schema=SCHEMA)
     with pytest.raises(duckdb.Error):
         run(text, rows_at(0, 1, **columns))
+
+
+def test_a_division_is_refused_on_an_engine_that_cannot_fail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(DuckDbTarget, "fail", Target.fail)
+    with pytest.raises(sqlwin.SqlwinError, match="the divisor may be zero on DuckDB"):
+        sqlwin.compile("SELECT 1 / i AS x FROM t", "duckdb", schema=SCHEMA)
 
 
 def test_a_sum_over_windows_that_overflows_is_an_error() -> None:

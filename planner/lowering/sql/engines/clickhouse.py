@@ -10,7 +10,7 @@ from planner.lowering.sql.engines.clickhouse_functions import WRITERS, part_of_t
 from planner.lowering.sql.engines.months import days_and_months
 from planner.lowering.sql.engines.nans import extreme_of_doubles, variance_of_doubles
 from planner.lowering.sql.refusals import refuse_part
-from planner.lowering.sql.target import FLOATING, Target
+from planner.lowering.sql.target import FLOATING, PickedRow, Target
 from planner.lowering.sql.text import aggregate, binary, call, case, cast, decimal, not_null
 from planner.scalars.decimals import decimal_digits
 from runtime.spec.aggregates import MergeOp
@@ -117,18 +117,12 @@ class ClickHouseTarget(Target):
     def unnest(self, values: exp.Expr) -> exp.Expr:
         return call("arrayJoin", values)
 
-    def pick(
-        self,
-        value: exp.Expr,
-        keys: Sequence[exp.Expr],
-        condition: exp.Expr | None,
-        *,
-        is_last: bool,
-    ) -> exp.Expr:
+    def pick(self, row: PickedRow) -> exp.Expr:
         # a tuple may have NULLs, and a flag before each key decides about them
-        name = "argMax" if is_last else "argMin"
-        order = [part for key in keys for part in (not_null(key), key)]
-        found = aggregate(call(name, call("tuple", value), call("tuple", *order)), condition)
+        name = "argMax" if row.is_last else "argMin"
+        order = [part for key in row.keys for part in (not_null(key), key)]
+        picked = call(name, call("tuple", row.value), call("tuple", *order))
+        found = aggregate(picked, row.condition)
         return call("tupleElement", found, 1)
 
     def distinct_list(self, value: exp.Expr) -> exp.Expr:

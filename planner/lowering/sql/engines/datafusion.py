@@ -10,7 +10,7 @@ from planner.lowering.sql.engines.datafusion_functions import WRITERS, part_of_t
 from planner.lowering.sql.engines.months import days_and_months
 from planner.lowering.sql.engines.nans import extreme_of_doubles
 from planner.lowering.sql.refusals import refuse_part
-from planner.lowering.sql.target import FLOATING, Target
+from planner.lowering.sql.target import FLOATING, PickedRow, Target
 from planner.lowering.sql.text import (
     aggregate,
     binary,
@@ -20,7 +20,6 @@ from planner.lowering.sql.text import (
     decimal,
     not_null,
     number,
-    ordered,
 )
 from planner.scalars.decimals import MAX_DECIMAL_DIGITS, decimal_digits
 from runtime.spec.aggregates import MergeOp
@@ -115,15 +114,8 @@ class DataFusionTarget(Target):
         is_unnested = any(call_.name == "UNNEST" for call_ in values.find_all(exp.Anonymous))
         return values if is_unnested else call("UNNEST", values)
 
-    def pick(
-        self,
-        value: exp.Expr,
-        keys: Sequence[exp.Expr],
-        condition: exp.Expr | None,
-        *,
-        is_last: bool,
-    ) -> exp.Expr:
-        return aggregate(ordered("FIRST_VALUE", value, keys, is_descending=is_last), condition)
+    def pick(self, row: PickedRow) -> exp.Expr:
+        return row.in_order("FIRST_VALUE")
 
     def distinct_list(self, value: exp.Expr) -> exp.Expr:
         distinct = exp.Distinct(expressions=[value.copy()])

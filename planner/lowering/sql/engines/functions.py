@@ -17,7 +17,7 @@ Writer = Callable[[ExpressionWriter, Call], exp.Expr | None]
 _PARTS = "year quarter month weekofyear day dayofyear dayofweek weekday hour minute second".split()
 # Fields of DATE_PART and EXTRACT with another name than Spark's function
 _FIELDS = {"weekofyear": "WEEK", "dayofyear": "DOY", "dayofweek": "DOW", "weekday": "ISODOW"}
-# Spark's number of a day minus that of DOW and ISODOW
+# What Spark adds to DOW and ISODOW
 DAY_SHIFTS = {"dayofweek": 1, "weekday": -1}
 
 

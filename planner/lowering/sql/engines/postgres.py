@@ -9,7 +9,7 @@ from sqlglot import exp
 from planner.lowering.sql.engines.months import days_and_months
 from planner.lowering.sql.engines.postgres_functions import WRITERS, part_of_time
 from planner.lowering.sql.refusals import refuse_part
-from planner.lowering.sql.target import Target
+from planner.lowering.sql.target import PickedRow, Target
 from planner.lowering.sql.text import (
     FIRST_DAY,
     aggregate,
@@ -20,7 +20,6 @@ from planner.lowering.sql.text import (
     data_type,
     number,
     operand,
-    ordered,
 )
 from planner.scalars.decimals import decimal_digits
 from runtime.spec.aggregates import MergeOp
@@ -97,16 +96,9 @@ class PostgresTarget(Target):
             return values
         return call("UNNEST", values.transform(_as_array))
 
-    def pick(
-        self,
-        value: exp.Expr,
-        keys: Sequence[exp.Expr],
-        condition: exp.Expr | None,
-        *,
-        is_last: bool,
-    ) -> exp.Expr:
-        values = aggregate(ordered("ARRAY_AGG", value, keys, is_descending=is_last), condition)
-        return exp.Bracket(this=exp.Paren(this=values), expressions=[number(0)], offset=0)
+    def pick(self, row: PickedRow) -> exp.Expr:
+        values = exp.Paren(this=row.in_order("ARRAY_AGG"))
+        return exp.Bracket(this=values, expressions=[number(0)], offset=0)
 
     def distinct_list(self, value: exp.Expr) -> exp.Expr:
         distinct = exp.Distinct(expressions=[value.copy()])
