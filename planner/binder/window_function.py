@@ -148,8 +148,7 @@ def window_node(
         source: Data of the call.
         sql: Text of the statement, for error positions.
         takes_date: Whether the time column may be a DATE.
-        hidden: Last column of the data, which the user does not see. By default that of the
-            window, if any.
+        hidden: Name of a last column that users do not see. None: the window's own, if it has one.
 
     Raises:
         AnalysisError: A column does not exist, has the wrong type, or has a window column's name.

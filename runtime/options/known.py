@@ -196,6 +196,8 @@ UPSERT_KAFKA: Options = {
         for name, option in KAFKA.items()
         if name not in _NOT_BY_KEY and not name.startswith("scan.")
     },
+    "format": Option("format of the values", values=MESSAGE_FORMATS),
+    "value.format": Option("alias of format", values=MESSAGE_FORMATS),
     "key.format": Option("format of the keys", values=MESSAGE_FORMATS, required=True),
     "sink.buffer-flush.max-rows": without_effect(integer(0)),
     "sink.buffer-flush.interval": without_effect(duration),

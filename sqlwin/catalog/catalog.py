@@ -58,7 +58,6 @@ from sqlwin.catalog.files import (
 )
 from sqlwin.catalog.materialized import (
     OpenTables,
-    over_inserted_rows,
     place_of_slices,
     tables_of,
 )
@@ -243,17 +242,13 @@ class SessionCatalog:
             return None  # do not open files before the hint's options are known
         entry = self.entry(name)
         if isinstance(entry, TableSpec) and change_format(entry) is not None:
-            messages = self._changed.add_messages(messages_of(entry), *self._views_of(name))
+            messages = self._changed.add_messages(messages_of(entry), self._view_of(name))
             return rows_of(entry, tuple(messages.spec.name.split(".")))
         if not isinstance(entry, View):
             return None
         query = entry.query.copy()
         if isinstance(entry, MaterializedTable):
-            self.slices.check_tables(entry)
-            if entry.definition.is_inserted:
-                query = over_inserted_rows(query, entry)
-            else:
-                self.slices.check_tables_exist(entry.name, entry.definition)
+            query = self.slices.over_tables(query, entry)
         return entry.of_columns(query)
 
     def user_aggregate(self, name: str) -> UserAggregate | None:
@@ -374,14 +369,13 @@ class SessionCatalog:
         """Register the changes of a session table's rows. See `planner.catalog.Catalog`."""
         table = self._table(name)
         assert table is not None, "it has versions"
-        changed = self._changed.add_changes(table, *self._views_of(name), is_bounded=is_bounded)
+        changed = self._changed.add_changes(table, self._view_of(name), is_bounded=is_bounded)
         return tuple(changed.spec.name.split("."))
 
-    def _views_of(self, name: Name) -> tuple[str, str]:
-        """Return Spark's names of a table and of the table without a statement's options."""
+    def _view_of(self, name: Name) -> str:
+        """Return Spark's name of a table without the options of a statement."""
         variant = self._changed.find(".".join(name))
-        view = view_name(normalise_name(name))
-        return (view, view) if variant is None else (variant.view, variant.base)
+        return view_name(normalise_name(name)) if variant is None else variant.base
 
     def is_read_in_process(self, name: Name) -> bool:
         """Return whether this process may read a session table without Spark."""

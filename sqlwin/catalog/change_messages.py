@@ -7,6 +7,7 @@ FROM_CHANGELOG makes a table of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
@@ -41,7 +42,19 @@ def check_table(spec: TableSpec) -> None:
     Raises:
         CatalogError: An option is unknown or invalid, or a table of changes has no columns.
     """
-    open_table(spec if change_format(spec) is None else messages_of(spec)).check()
+    changes = change_format(spec)
+    if changes is None:
+        open_table(spec).check()
+        return
+    try:
+        open_table(messages_of(spec)).check()
+    except CatalogError as error:
+        # with the names that the user has written
+        written = _written_names(spec, changes)
+        error.message = written(error.message)
+        error.subjects = tuple(map(written, error.subjects))
+        error.hint = None if error.hint is None else written(error.hint)
+        raise
 
 
 def messages_of(spec: TableSpec) -> TableSpec:
@@ -145,6 +158,21 @@ def _has_envelope(spec: TableSpec) -> bool:
 
 def _path(spec: TableSpec, name: str) -> str:
     return f"`{_ENVELOPE}`.`{name}`" if _has_envelope(spec) else f"`{name}`"
+
+
+def _written_names(spec: TableSpec, changes: str) -> Callable[[str], str]:
+    """Return the function that replaces options of messages in a text by those of the table."""
+    of_messages = {
+        f"'{_option_of_messages(name, value, changes)[0]}'": f"'{name}'"
+        for name, value in spec.options
+    }
+
+    def replaced(text: str) -> str:
+        for name, written in of_messages.items():
+            text = text.replace(name, written)
+        return text
+
+    return replaced
 
 
 def _option_of_messages(name: str, value: str, changes: str) -> tuple[str, str]:

@@ -275,6 +275,18 @@ class OpenTables:
             return False
         return other is not None and full_name(other) == full_name(table)
 
+    def over_tables(self, query: exp.Query, entry: MaterializedTable) -> exp.Query:
+        """Check the tables of a materialized table, and return its query over them.
+
+        Raises:
+            CatalogError: A table has changed, or does not exist.
+        """
+        self.check_tables(entry)
+        if entry.definition.is_inserted:
+            return over_inserted_rows(query, entry)
+        self.check_tables_exist(entry.name, entry.definition)
+        return query
+
     def check_tables(self, entry: MaterializedTable) -> None:
         """Check that this session defines a materialized table's tables in the same way.
 

@@ -107,31 +107,28 @@ class ChangedTables:
         self._by_name |= {name.lower(): table, table.view: table}
         return table
 
-    def add_changes(
-        self, spec: TableSpec, view: str, base: str, *, is_bounded: bool
-    ) -> ChangedTable:
-        """Register the changes of a table's rows. Spark reads the table as `view`.
+    def add_changes(self, spec: TableSpec, view: str, *, is_bounded: bool) -> ChangedTable:
+        """Register the changes of a table's rows.
 
         Args:
             spec: Table whose rows change.
-            view: Name under which Spark reads it.
-            base: Name under which Spark reads the table without the options of a statement.
+            view: Name under which Spark reads it without the options of a statement.
             is_bounded: Whether the changes end with those that exist now.
         """
         changes = open_table(spec).changes(is_bounded=is_bounded)
         assert changes is not None, "the table has changes"
         open_table(changes).check()
-        return self._add_rows(changes, view, base, "CHANGES SO FAR" if is_bounded else "CHANGES")
+        return self._add_rows(changes, spec.name, view, f"CHANGES{' SO FAR' if is_bounded else ''}")
 
-    def add_messages(self, messages: TableSpec, view: str, base: str) -> ChangedTable:
-        """Register the messages of a table of changes. Views are as in `add_changes`."""
-        return self._add_rows(messages, view, base, "MESSAGES")
+    def add_messages(self, messages: TableSpec, view: str) -> ChangedTable:
+        """Register the messages of a table of changes. `view` is as in `add_changes`."""
+        return self._add_rows(messages, messages.name, view, "MESSAGES")
 
-    def _add_rows(self, rows: TableSpec, view: str, base: str, word: str) -> ChangedTable:
-        name = f"{rows.name} /*+ {word} */"
+    def _add_rows(self, rows: TableSpec, name: str, base: str, word: str) -> ChangedTable:
+        variant = self.find(name)
+        view, options = (base, ()) if variant is None else (variant.view, variant.options)
+        name = f"{name} /*+ {word} */"
         view_name = f"{view}__{word.lower().replace(' ', '_')}"
-        variant = self.find(view)
-        options = () if variant is None else variant.options
         table = ChangedTable(replace(rows, name=name), view_name, base, options)
         self._by_name |= {name.lower(): table, table.view: table}
         return table

@@ -2,8 +2,8 @@
 
     FROM_CHANGELOG(input => TABLE t, op => DESCRIPTOR(op), op_mapping => MAP['c, r', 'INSERT', ...])
 
-The table has a row once for each insertion without a deletion, whatever the order of the changes.
-Rows are equal if all their columns are.
+An insertion without a matching deletion is a row of the table, in whatever order they arrive. Two
+rows match if all their columns are equal.
 """
 
 from __future__ import annotations

@@ -95,6 +95,19 @@ def test_an_envelope_with_a_schema_and_a_computed_time(
     assert remaining(fresh_session) == [("00:01", 1, 6, 6)]
 
 
+def test_columns_may_have_the_names_of_parts_of_a_message(
+    fresh_session: Session, tmp_path: Path
+) -> None:
+    first, second = ({"op": text, "before": 1, "after": 2} for text in "xy")
+    write(tmp_path, [change("c", None, first), change("u", first, second)])
+    fresh_session.execute(
+        "CREATE TABLE orders (op STRING, `before` INT, `after` INT) WITH ('connector' = "
+        f"'filesystem', 'path' = '{tmp_path}', 'format' = 'debezium-json')"
+    )
+    (result,) = fresh_session.execute("SELECT * FROM orders")
+    assert result.to_arrow().to_pylist() == [second]
+
+
 @pytest.mark.parametrize(
     ("message", "fault"),
     [
@@ -127,7 +140,10 @@ def test_a_message_without_its_change_is_an_error(
             "'format' = 'debezium-json')",
             "format 'debezium-json' requires columns",
         ),
-        (orders(Path("x"), options=", 'debezium-json.x' = '1'"), "unknown option 'json.x'"),
+        (
+            orders(Path("x"), options=", 'debezium-json.x' = '1'"),
+            "unknown option 'debezium-json.x'",
+        ),
     ],
     ids=["INSERT", "metadata", "columns", "option"],
 )

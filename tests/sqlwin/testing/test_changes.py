@@ -23,6 +23,7 @@ cases:
       orders:
         changes:
           - [+I, 1, 10000, 5]
+          - wait: 1 s
           - [+I, 2, 20000, 7]
           - [-U, 1, 10000, 5]
           - [+U, 1, 70000, 6]
@@ -46,6 +47,12 @@ def test_the_rows_that_remain_are_tested_in_batch_and_in_histories(tmp_path: Pat
     assert code == 0 and out.startswith("1 passed, 20 histories"), out
 
 
+def test_changes_of_a_case_replace_the_rows_of_all_cases(tmp_path: Path) -> None:
+    rows = "tables: {orders: {rows: [[7, 10000, 70]]}}\ncases:"
+    code, out, _ = run_text(tmp_path, ORDERS.replace("cases:", rows))
+    assert code == 0 and out.startswith("1 passed, 20 histories"), out
+
+
 @pytest.mark.parametrize(
     ("written", "changed", "message"),
     [
@@ -53,14 +60,14 @@ def test_the_rows_that_remain_are_tested_in_batch_and_in_histories(tmp_path: Pat
         (
             "[-D, 2,",
             "[D, 2,",
-            "a.sqlwin.yaml:19: a change of table `orders` must begin with its kind: +I, -U, +U, -D",
+            "a.sqlwin.yaml:20: a change of table `orders` must begin with its kind: +I, -U, +U, -D",
         ),
         (
             "        changes:\n",
             "        rows: []\n        changes:\n",
             "a.sqlwin.yaml:16: table `orders` has both `rows` and `changes`",
         ),
-        ("[-D, 2, 20000, 7]", "[-D, 2, 20000]", "a.sqlwin.yaml:19: the row has 3 values, but"),
+        ("[-D, 2, 20000, 7]", "[-D, 2, 20000]", "a.sqlwin.yaml:20: the row has 3 values, but"),
     ],
     ids=["rows", "kind", "both", "length"],
 )
