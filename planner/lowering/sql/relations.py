@@ -66,6 +66,7 @@ def select(
     source: exp.Table | None,
     condition: exp.Expr | None = None,
     n_keys: int = 0,
+    keys: Sequence[exp.Expr] = (),
 ) -> exp.Select:
     """Build a SELECT that groups by its first items.
 
@@ -74,12 +75,13 @@ def select(
         source: Relation. None without FROM.
         condition: Condition of WHERE.
         n_keys: Number of items to group by.
+        keys: Further keys, which need not be items.
     """
     clauses: dict[str, object] = {"expressions": list(items), "where": where(condition)}
     if source is not None:
         clauses["from_"] = exp.From(this=source.copy())
-    if n_keys:
-        clauses["group"] = exp.Group(expressions=[number(i + 1) for i in range(n_keys)])
+    if n_keys or keys:
+        clauses["group"] = exp.Group(expressions=[*(number(i + 1) for i in range(n_keys)), *keys])
     return exp.Select(**clauses)
 
 

@@ -107,6 +107,16 @@ class Target(ABC):
     def from_us(self, time_us: exp.Expr, type_: str = "timestamp_ntz") -> exp.Expr:
         """Return the time with these microseconds since 1970."""
 
+    def slice_end(
+        self, time: exp.Expr, type_: str, width_us: int, offset_us: int
+    ) -> exp.Expr | None:
+        """Return the end of a row's slice as a time, to group by.
+
+        Slices begin at the offset and its multiples of the width. None if the engine computes the
+        end faster from microseconds.
+        """
+        return None
+
     @abstractmethod
     def series(self, first: exp.Expr, last: exp.Expr, step: exp.Expr) -> exp.Expr:
         """Return a list of numbers from the first to the last one."""

@@ -24,6 +24,7 @@ from planner.lowering.sql.text import (
 )
 from planner.scalars.decimals import MAX_DECIMAL_DIGITS, decimal_digits, decimal_result
 
+_SECOND_US = 1_000_000
 _MICROSECOND = exp.Interval(this=exp.Literal.string("0.000001"), unit=exp.Var(this="SECOND"))
 _EPOCH = exp.Cast(
     this=exp.Literal.string("1970-01-01 00:00:00"), to=exp.DataType(this=exp.DType.TIMESTAMPNTZ)
@@ -104,6 +105,10 @@ def _add_months(date: exp.Expr, months: exp.Expr) -> exp.Expr:
     return cast(binary(exp.Add, date, call("TO_MONTHS", months)), "date")
 
 
+def _length(us: int) -> str:
+    return f"{us} microseconds" if us % _SECOND_US else f"{us // _SECOND_US} seconds"
+
+
 class SparkTarget(Target):
     """Spark 4 in ANSI mode, its default: overflow is an error."""
 
@@ -132,6 +137,17 @@ class SparkTarget(Target):
             return call("TIMESTAMP_MICROS", time_us)
         # Spark 3.5 adds at most an INT with TIMESTAMPADD
         return binary(exp.Add, _EPOCH, binary(exp.Mul, time_us, _MICROSECOND))
+
+    def slice_end(
+        self, time: exp.Expr, type_: str, width_us: int, offset_us: int
+    ) -> exp.Expr | None:
+        if type_ == "timestamp":
+            return None
+        # `to_us` subtracts dates and times; WINDOW adds to a number
+        width, offset = _length(width_us), _length(offset_us % width_us)
+        lengths = [width] if offset_us % width_us == 0 else [width, width, offset]
+        window = call("WINDOW", time, *lengths)
+        return exp.Dot(this=window, expression=exp.to_identifier("end", quoted=True))
 
     def series(self, first: exp.Expr, last: exp.Expr, step: exp.Expr) -> exp.Expr:
         return call("SEQUENCE", first, last, step)

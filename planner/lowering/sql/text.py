@@ -44,6 +44,7 @@ _ARITHMETIC = (exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Add, exp.Sub)
 _ATOM = 4
 _ATOMS = (
     exp.Column,
+    exp.Dot,
     exp.Func,
     exp.Literal,
     exp.Interval,

@@ -108,14 +108,29 @@ class WindowWriter:
             times = select([*used, self.ctes.named(time_us, TIME)], rows, condition)
             rows, condition = self.ctes.add("times", times, "rows with their times"), None
             time_us = self.ctes.names.column(TIME)
-        slice_end = on_target(cells.assigner().slice_end_sql(ARGUMENT), time_us, self.ctes.target)
-        keys = [*self._key_items(), self.ctes.named(slice_end, _SLICE)]
-        items = [*keys, *extras, *self._partial_items()]
-        query = select(items, rows, condition, len(keys))
+        keys = self._key_items()
+        end = self._slice_end(cells)
+        if end is None:
+            assigner = cells.assigner()
+            end_us = on_target(assigner.slice_end_sql(ARGUMENT), time_us, self.ctes.target)
+        else:
+            end_us = self.ctes.target.to_us(end, self.local.source.time.type)
+        items = [*keys, self.ctes.named(end_us, _SLICE), *extras, *self._partial_items()]
+        if end is None:
+            query = select(items, rows, condition, len(keys) + 1)
+        else:
+            query = select(items, rows, condition, len(keys), [end])
         name, piece = ("slices", "slice") if self.window.has_slices else ("pieces", "piece")
         return self._expanded(
             self.ctes.add(name, query, f"rows of a key and {piece}, which ends at slice_us")
         )
+
+    def _slice_end(self, cells: BaseAligned) -> exp.Expr | None:
+        """Return the end of a row's slice as a time, if the target groups by it."""
+        if cells.is_calendar or not cells.has_even_slices:
+            return None
+        time = self.local.source.time
+        return self.ctes.target.slice_end(self.rows.write(time), time.type, *cells.pieces)
 
     def _expanded(self, slices: exp.Table) -> exp.Table:
         """Repeat the slices once per grouping set."""
