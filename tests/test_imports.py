@@ -30,9 +30,11 @@ MAY_IMPORT = {
     # windows: no SQL, Spark or Arrow
     "runtime.windows": "runtime.errors numpy",
     # entries of functions, for the planner, the oracle and help
-    "runtime.functions": "runtime.spec",
+    "runtime.functions": "runtime.spec numpy pyarrow",
     "runtime.plan": "runtime.spec runtime.windows",
-    "runtime.compute": "runtime runtime.plan runtime.spec runtime.windows numpy pyarrow",
+    "runtime.compute": (
+        "runtime runtime.functions runtime.plan runtime.spec runtime.windows numpy pyarrow"
+    ),
     "runtime.scan": "runtime runtime.compute runtime.spec pyarrow",
     "runtime.text": (
         "runtime runtime.compute runtime.detection runtime.options runtime.scan runtime.spec "
@@ -128,7 +130,7 @@ MAY_IMPORT = {
     ),
     "planner.nodes": "planner.catalog planner.sql runtime.plan runtime.spec runtime.windows sqlglot",
     "planner.aggregates": (
-        "planner.catalog planner.nodes planner.sql runtime.functions runtime.plan "
+        "planner.catalog planner.nodes planner.sql runtime.errors runtime.functions runtime.plan "
         "runtime.refusal runtime.shown_types runtime.spec runtime.windows sqlglot"
     ),
     "planner.arrow": (

@@ -1,4 +1,4 @@
-"""Sketches and percentiles: APPROX_COUNT_DISTINCT, APPROX_PERCENTILE, PERCENTILE, MEDIAN.
+"""Sketches: APPROX_COUNT_DISTINCT and APPROX_PERCENTILE.
 
 APPROX_COUNT_DISTINCT keeps the registers of Spark's own sketch for each slice. One integer encodes
 a register and its rank, and Catalyst collects the set of these integers. APPROX_PERCENTILE collects
@@ -24,9 +24,8 @@ from planner.sql.build import (
     is_number_literal,
     literal,
 )
-from runtime.functions.aggregates.function import Percentile
 from runtime.refusal import refuse
-from runtime.spec.aggregates import ApproxCountDistinct, ApproxPercentile, ExactPercentile
+from runtime.spec.aggregates import ApproxCountDistinct, ApproxPercentile
 from runtime.spec.table import Column
 
 # Spark's default relative standard deviation, overridden by the second argument
@@ -65,7 +64,7 @@ def approx_percentile(call: AggregateCall) -> AggregatePlan:
     if len(call.args) not in (2, 3) or not _has_percentile(type_):
         refuse(f"{call.text} cannot be merged from partials")
     percentages = _percentages(call.args[1])
-    accuracy = _ACCURACY if len(call.args) == 2 else _number(call.args[2])
+    accuracy = _ACCURACY if len(call.args) == 2 else number(call.args[2])
     if not percentages or accuracy is None or accuracy < 1 or accuracy != int(accuracy):
         refuse(
             f"{call.text} can only be merged with constant percentages from 0 to 1 and a "
@@ -77,21 +76,6 @@ def approx_percentile(call: AggregateCall) -> AggregatePlan:
     return AggregatePlan(call, (partial,), (percentile,), column(f"{call.name}$percentile"))
 
 
-def exact_percentile(call: AggregateCall, form: Percentile) -> AggregatePlan:
-    """Plan MEDIAN(x) or PERCENTILE(x, percentage) from all values of slices, as doubles."""
-    n_args = 1 if form.percentage is not None else 2
-    if len(call.args) != n_args or call.type != "double":
-        refuse(f"{call.text} cannot be merged from partials")
-    percentage = form.percentage if form.percentage is not None else _number(call.args[1])
-    if percentage is None or not 0 <= percentage <= 1:
-        refuse(f"{call.text} can only be merged with a constant percentage from 0 to 1")
-    value = cast_as(call.args[0].copy(), "double")
-    partial = Partial(f"{call.name}$values", call_of("COLLECT_LIST", call, value))
-    output = Column(f"{call.name}$percentile", "double")
-    percentile = ExactPercentile((partial.name,), output, percentage)
-    return AggregatePlan(call, (partial,), (percentile,), column(output.name))
-
-
 def _has_percentile(type_: str) -> bool:
     return type_.startswith("decimal") or type_ in _RANKED
 
@@ -101,12 +85,13 @@ def _percentages(argument: exp.Expr) -> tuple[float, ...]:
     is_array = isinstance(argument, exp.Array) or (
         isinstance(argument, exp.Anonymous) and argument.name.upper() == "ARRAY"
     )
-    numbers = [_number(item) for item in (argument.expressions if is_array else [argument])]
+    numbers = [number(item) for item in (argument.expressions if is_array else [argument])]
     percentages = tuple(number for number in numbers if number is not None and 0 <= number <= 1)
     return percentages if len(percentages) == len(numbers) else ()
 
 
-def _number(argument: exp.Expr) -> float | None:
+def number(argument: exp.Expr) -> float | None:
+    """Return the value of a number literal, or None."""
     return float(argument.name) if is_number_literal(argument) else None
 
 
@@ -119,7 +104,7 @@ def hashed_value(partial: exp.Expr) -> exp.Expr:
 
 def _precision(call: AggregateCall) -> int | None:
     """Return the number of hash bits that select a register, or None if it cannot be determined."""
-    deviation = _number(call.args[1]) if len(call.args) > 1 else _DEVIATION
+    deviation = number(call.args[1]) if len(call.args) > 1 else _DEVIATION
     if deviation is None or deviation <= 0:
         return None
     precision = math.ceil(2.0 * math.log(1.106 / deviation) / math.log(2.0))

@@ -11,8 +11,19 @@ from planner.aggregates.functions import is_aggregate, is_text_list, pick_of, pi
 from planner.aggregates.texts import texts_by_time
 from planner.catalog import Catalog
 from planner.nodes.logical import COPIES, AggregateCall
-from planner.sql.build import alias, function_call, is_not_null, replace_call, to_sql
-from planner.sql.nodes import UserAggregateCall
+from planner.sql.build import (
+    alias,
+    cast_as,
+    function_call,
+    is_not_null,
+    literal,
+    replace_call,
+    to_sql,
+)
+from planner.sql.nodes import KeywordCall, PlacedError, UserAggregateCall, span_of
+from runtime.errors import AnalysisError
+from runtime.functions.aggregates import AGGREGATES
+from runtime.functions.aggregates.function import FromValues
 from runtime.spec.aggregates import name_with_filter
 
 
@@ -198,20 +209,23 @@ def mark_user_aggregates(query: exp.Expr, catalog: Catalog) -> None:
         call.replace(marked)
 
 
-def with_filters_inside(query: exp.Query) -> exp.Query:
-    """Move the FILTER of user-defined aggregates into an argument, as Spark requires.
+def for_spark(query: exp.Query) -> exp.Query:
+    """Return the query with calls that Spark can run.
+
+    The FILTER of a user-defined aggregate becomes an argument. An aggregate that Spark lacks
+    becomes an expression over the list of its values.
 
     Returns:
         The query itself if nothing changes, else a modified copy.
     """
-    if not has_user_filters(query):
+    if not has_calls_for_spark(query):
         return query
     query = query.copy()
     for select in query.find_all(exp.Select):
         # Spark names an unnamed column by its text: keep the original one.
         items = [
             alias(item, to_sql(item).replace("`", ""))
-            if not isinstance(item, exp.Alias) and has_user_filters(item)
+            if not isinstance(item, exp.Alias) and has_calls_for_spark(item)
             else item
             for item in select.expressions
         ]
@@ -220,13 +234,55 @@ def with_filters_inside(query: exp.Query) -> exp.Query:
         call = filter_.this
         arguments = [filter_.expression.this.copy(), *(arg.copy() for arg in call.expressions)]
         filter_.replace(exp.Anonymous(this=name_with_filter(call.name), expressions=arguments))
+    for call in _unknown_to_spark(query):
+        _compute_from_values(call)
     return query
 
 
-def has_user_filters(query: exp.Expr) -> bool:
-    """Return whether the query filters a user-defined aggregate."""
-    return bool(_user_filters(query))
+def has_calls_for_spark(query: exp.Expr) -> bool:
+    """Return whether the query has calls that Spark cannot run as written."""
+    return bool(_user_filters(query) or _unknown_to_spark(query))
 
 
 def _user_filters(query: exp.Expr) -> list[exp.Filter]:
     return [f for f in query.find_all(exp.Filter) if isinstance(f.this, UserAggregateCall)]
+
+
+def _unknown_to_spark(query: exp.Expr) -> list[exp.Anonymous]:
+    return [call for call in query.find_all(exp.Anonymous) if _spark_form(call) is not None]
+
+
+def _spark_form(call: exp.Anonymous) -> FromValues | None:
+    """Return the form of a function that Spark lacks, or None for other functions."""
+    function = AGGREGATES.get(call.name.upper())
+    if function is None or isinstance(call, UserAggregateCall):
+        return None
+    form = function.form
+    return form if isinstance(form, FromValues) and form.spark else None
+
+
+def _compute_from_values(call: exp.Anonymous) -> None:
+    """Replace a call of a function that Spark lacks, in place, with its FILTER and OVER."""
+    form = _spark_form(call)
+    assert form is not None
+    arguments = call.expressions
+    is_distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
+    if is_distinct:
+        arguments = arguments[0].expressions
+    if len(arguments) != 1 or isinstance(arguments[0], exp.Star):
+        name = call.name.upper()
+        hint = f"use {AGGREGATES[name].signature}"
+        error = AnalysisError(f"{name} takes one argument", hint=hint, subjects=(name,))
+        raise PlacedError(error, span_of(call))
+    value = cast_as(arguments[0].copy(), form.values) if form.values else arguments[0].copy()
+    if is_distinct:
+        value = exp.Distinct(expressions=[value])
+    outermost: exp.Expr = call
+    while isinstance(outermost.parent, exp.Filter | exp.Window) and outermost.arg_key == "this":
+        outermost = outermost.parent
+    call.set("this", "COLLECT_LIST")
+    call.set("expressions", [value])
+    values = function_call("SORT_ARRAY", outermost.copy())
+    body = f"), v -> CASE WHEN SIZE(v) > 0 THEN {form.spark} END),"
+    words = ("TRANSFORM(ARRAY(", body)
+    outermost.replace(KeywordCall(this="ELEMENT_AT", words=words, expressions=[values, literal(1)]))

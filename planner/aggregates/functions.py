@@ -15,7 +15,7 @@ from sqlglot import exp
 from planner.aggregates.approximate import (
     approx_count_distinct,
     approx_percentile,
-    exact_percentile,
+    number,
 )
 from planner.aggregates.intervals import from_microseconds, is_day_interval, to_microseconds
 from planner.aggregates.recipes import call_of, with_filter
@@ -37,6 +37,7 @@ from planner.sql.build import (
 from planner.sql.nodes import UserAggregateCall
 from runtime.functions.aggregates import AGGREGATES
 from runtime.functions.aggregates.function import (
+    FromValues,
     Mean,
     Merged,
     Percentile,
@@ -56,6 +57,7 @@ from runtime.spec.aggregates import (
     MergeMoments,
     MergeOp,
     Pick,
+    ResultOfValues,
     UserAggregate,
     UserDefined,
     sum_type,
@@ -117,7 +119,8 @@ def is_aggregate(call: exp.Expr) -> bool:
     """Return whether a function call is a Spark aggregate or a user-defined one."""
     if isinstance(call, UserAggregateCall):
         return True
-    return isinstance(call, exp.Anonymous) and call.name.upper() in SPARK_AGGREGATES
+    name = call.name.upper() if isinstance(call, exp.Anonymous) else ""
+    return name in SPARK_AGGREGATES or name in AGGREGATES
 
 
 def plan_aggregate(call: AggregateCall) -> AggregatePlan:
@@ -182,10 +185,10 @@ def _plan(call: AggregateCall) -> AggregatePlan:
             return _pick(call)
         case Registers():
             return approx_count_distinct(call)
-        case Percentile(is_exact=True) as form:
-            return exact_percentile(call, form)
         case Percentile():
             return approx_percentile(call)
+        case FromValues() as form:
+            return _from_values(call, form)
         case Texts():
             return listagg(call)
 
@@ -351,6 +354,22 @@ def _moments(call: AggregateCall, form: Spread) -> AggregatePlan:
         variance = function_call("SQRT", variance)
     enough = exp.GT(this=column(names[0]), expression=literal(form.less))
     return AggregatePlan(call, partials, (MergeMoments(names),), case_when(enough, variance))
+
+
+def _from_values(call: AggregateCall, form: FromValues) -> AggregatePlan:
+    """Plan a function of all values of a window from the values of its slices."""
+    has_type = call.type == form.returns if form.returns else _TAKES[form.takes](call.type)
+    if len(call.args) != 1 + form.has_percentage or not has_type:
+        refuse(f"{call.text} cannot be merged from partials")
+    numbers = [number(arg) for arg in call.args[1:]]
+    constants = tuple(n for n in numbers if n is not None and 0 <= n <= 1)
+    if len(constants) < len(numbers):
+        refuse(f"{call.text} can only be merged with a constant percentage from 0 to 1")
+    value = cast_as(call.args[0].copy(), form.values) if form.values else call.args[0]
+    partial = Partial(f"{call.name}$values", call_of("COLLECT_LIST", call, value))
+    output = Column(f"{call.name}$result", call.type)
+    result = ResultOfValues((partial.name,), output, call.function, constants)
+    return AggregatePlan(call, (partial,), (result,), column(output.name))
 
 
 def _pick(call: AggregateCall) -> AggregatePlan:

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from planner.aggregates.calls import (
     calls_that_skip_nulls,
-    has_user_filters,
+    has_calls_for_spark,
     mark_user_aggregates,
     skip_nulls,
 )
@@ -189,7 +189,7 @@ class _Binder(Relations):
     def mark_aggregates(self, query: exp.Query) -> None:
         """Mark the user-defined aggregates of a query and its subqueries, once."""
         mark_user_aggregates(query, self.catalog)
-        self.rewritten = self.rewritten or has_user_filters(query)
+        self.rewritten = self.rewritten or has_calls_for_spark(query)
 
     # -- queries -------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from planner.aggregates.calls import with_filters_inside
+from planner.aggregates.calls import for_spark
 from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.shared_partials import share_partials
 from planner.arrow.expressions import to_arrow_expression
@@ -247,7 +247,7 @@ class Lowering(WindowsLowering):
         names = {table.name for table in query.find_all(exp.Table)}
         inputs = tuple((name, step) for name, step in self.steps.items() if name in names)
         gather_ctes(query)
-        return SqlStep(to_sql(with_filters_inside(query)), inputs)
+        return SqlStep(to_sql(for_spark(query)), inputs)
 
     def _no_step(self, node: Node) -> NoReturn:
         raise AssertionError(f"no step for {type(node).__name__}")

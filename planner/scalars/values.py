@@ -30,10 +30,10 @@ from planner.sql.flink_functions import is_current_time
 from planner.sql.nodes import FlinkCall
 from runtime.functions.aggregates import AGGREGATES
 from runtime.functions.aggregates.function import (
+    FromValues,
     Mean,
     Merged,
     MergedFunction,
-    Percentile,
     Picked,
     Registers,
     Spread,
@@ -208,9 +208,10 @@ class ColumnScope:
             case Picked(by_time=by_time):
                 require(len(types) == (not by_time) and all(map(is_ordered, (inner, *types))))
                 return Value(inner, True)
-            case Percentile(is_exact=True, percentage=percentage):
-                require(is_numeric(inner) and len(types) == (percentage is None))
-                return Value("double", True)
+            case FromValues():
+                has_type = is_numeric if form.takes is Takes.NUMBERS else is_ordered
+                require(has_type(inner) and len(types) == form.has_percentage)
+                return Value(form.returns or inner, True)
         require(not types)
         match form:
             case Merged(partial=partial, takes=Takes.FLAT):

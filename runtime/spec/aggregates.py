@@ -321,20 +321,24 @@ class ApproxPercentile(OfValues):
 
 
 @dataclass(frozen=True)
-class ExactPercentile(OfValues):
-    """Percentile of all values, interpolated between two of them.
+class ResultOfValues(OfValues):
+    """Result of a function of all values of a window, see `runtime.compute.values.window_values`.
 
     Attributes:
-        percentage: Value from 0 to 1.
+        function: Name of the entry in `runtime.functions.aggregates` whose form computes it.
+        constants: Constants after the first argument of the call.
     """
 
-    percentage: float
+    function: str
+    constants: tuple[float, ...] = ()
 
-    name = "PERCENTILE"
+    @property
+    def name(self) -> str:
+        return self.function
 
     @property
     def merge_args(self) -> tuple[str, ...]:
-        return (*self.columns, f"{self.percentage:g}")
+        return (*self.columns, *(f"{constant:g}" for constant in self.constants))
 
     @property
     def condenses_to(self) -> int:

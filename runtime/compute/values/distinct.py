@@ -48,15 +48,16 @@ from runtime.compute.values.percentiles import RangePercentiles, percentile_rank
 from runtime.compute.values.registers import RANK_BITS, estimates, inverse_sum, register_sums
 from runtime.compute.values.texts import TextsByTime
 from runtime.compute.values.value_lists import SliceValues
+from runtime.compute.values.window_values import results_of_values
 from runtime.spec.aggregates import (
     Accumulator,
     ApproxCountDistinct,
     ApproxPercentile,
     Distinct,
-    ExactPercentile,
     ListAgg,
     MergeOp,
     OfValues,
+    ResultOfValues,
 )
 
 
@@ -118,13 +119,13 @@ def distinct_aggregates(
         if not isinstance(spec, OfValues):
             continue
         (name,) = spec.columns
-        if isinstance(spec, ApproxPercentile | ExactPercentile):
+        if isinstance(spec, ApproxPercentile | ResultOfValues):
             if name not in percentiles:
                 percentiles[name] = RangePercentiles(slices.values[name], len(slices))
             aggregates[spec] = (
                 _ApproximatePercentile(percentiles[name], spec)
                 if isinstance(spec, ApproxPercentile)
-                else _InterpolatedPercentile(percentiles[name], spec.percentage)
+                else _ResultOfValues(percentiles[name], spec)
             )
             continue
         if isinstance(spec, ListAgg):
@@ -278,31 +279,17 @@ class _ApproximatePercentile(DistinctAggregate):
         return list_array(lengths, values, self._type, is_empty)
 
 
-class _InterpolatedPercentile(DistinctAggregate):
-    """PERCENTILE and MEDIAN of doubles, with the arithmetic of Spark; NULL without values."""
+class _ResultOfValues(DistinctAggregate):
+    """Function of all values of a window; NULL without values."""
 
-    def __init__(self, percentiles: RangePercentiles, percentage: float) -> None:
+    def __init__(self, percentiles: RangePercentiles, accumulator: ResultOfValues) -> None:
         self._percentiles = percentiles
-        self._percentage = percentage
+        self._accumulator = accumulator
 
     def window_results(
         self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
     ) -> pa.Array:
-        counts = self._percentiles.counts(oldest_slice, newest_slice)
-        position = self._percentage * (np.maximum(counts, 1) - 1)
-        low, high = np.floor(position), np.ceil(position)
-        at_low, at_high = (
-            self._percentiles.value_at_rank(oldest_slice, newest_slice, side.astype(np.int64) + 1)
-            for side in (low, high)
-        )
-        values = float64_values(self._percentiles.distinct)
-        if len(values) == 0:
-            return pa.nulls(len(counts), pa.float64())
-        below, above = values.take(at_low), values.take(at_high)
-        with np.errstate(invalid="ignore"):
-            between = below + (above - below) * (position - low)
-        result = np.where(at_low == at_high, below, between)
-        return float64_array(result, counts > 0, pa.float64())
+        return results_of_values(self._accumulator, self._percentiles, oldest_slice, newest_slice)
 
 
 class _JoinedTexts(DistinctAggregate):

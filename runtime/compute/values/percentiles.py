@@ -96,6 +96,7 @@ class RangePercentiles:
         weights = int64_values(chosen.field(WEIGHT))
         self._offset = np.searchsorted(values.slice_row, np.arange(n_slices + 1))
         self._weight_before = running_sums(weights)
+        self._numbers, self._weights = numbers, weights
         self._levels = _levels(numbers, weights, len(self.distinct))
 
     def counts(self, oldest_slice: Int64Array, newest_slice: Int64Array) -> Int64Array:
@@ -103,6 +104,20 @@ class RangePercentiles:
         begin, end = self._offset.take(oldest_slice), self._offset.take(newest_slice + 1)
         counts: Int64Array = self._weight_before.take(end) - self._weight_before.take(begin)
         return counts
+
+    def values_in(
+        self, oldest_slice: Int64Array, newest_slice: Int64Array
+    ) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Return range, index in `distinct` and weight of each value of each range.
+
+        They are in order of the ranges, then of the slices.
+        """
+        begin, end = self._offset.take(oldest_slice), self._offset.take(newest_slice + 1)
+        lengths = end - begin
+        place = np.repeat(end - np.cumsum(lengths), lengths)
+        place += np.arange(len(place))
+        of_range = np.repeat(np.arange(len(lengths)), lengths)
+        return of_range, self._numbers.take(place), self._weights.take(place)
 
     def value_at_rank(
         self, oldest_slice: Int64Array, newest_slice: Int64Array, rank: Int64Array

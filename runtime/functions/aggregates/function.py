@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from runtime.spec.aggregates import MergeOp
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
 
 # Values of the rows of a group, none of them NULL; at least one
 Values: TypeAlias = list[Any]
@@ -77,15 +82,53 @@ class Registers:
 
 @dataclass(frozen=True)
 class Percentile:
-    """The values of a slice, thinned out to an accuracy unless the result is exact.
+    """The values of a slice, thinned out to an accuracy."""
+
+
+class WindowValues(Protocol):
+    """Values of some windows, sorted in each of them, with counts. Every window has a value."""
+
+    @property
+    def distinct(self) -> pa.Array:
+        """Distinct values of all windows, ascending. NaN is the largest; 0.0 stands for -0.0."""
+
+    @property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """int64[n_windows], number of values."""
+
+    def at(self, rank: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the index in `distinct` of the value with a rank from 0, for each window."""
+
+    def runs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return window, index in `distinct` and count of each distinct value of each window.
+
+        They are in order of window, then of value.
+        """
+
+    def mapped(self, values: pa.Array) -> WindowValues:
+        """Return windows whose `runs` have these values and the same counts."""
+
+
+@dataclass(frozen=True)
+class FromValues:
+    """Computed from all values of a window, which slices keep with their counts.
 
     Attributes:
-        is_exact: Whether the result is exact, and interpolated between two values.
-        percentage: Percentage from 0 to 1. None: the second argument.
+        result: Returns the result of each window, given its values and the percentage, if any.
+            Windows without values are not passed: their result is NULL.
+        takes: Types of the argument.
+        values: Spark type to which values are cast. Empty: the type of the argument.
+        returns: Spark type of the result. Empty: the type of the argument.
+        has_percentage: Whether the second argument is a constant from 0 to 1.
+        spark: Spark SQL of a function that Spark lacks, over `v`, the sorted array of values.
     """
 
-    is_exact: bool = False
-    percentage: float | None = None
+    result: Callable[..., pa.Array]
+    takes: Takes = Takes.NUMBERS
+    values: str = "double"
+    returns: str = "double"
+    has_percentage: bool = False
+    spark: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,7 +136,7 @@ class Texts:
     """The texts of a slice with their times."""
 
 
-Form: TypeAlias = Merged | Mean | Spread | Picked | Registers | Percentile | Texts
+Form: TypeAlias = Merged | Mean | Spread | Picked | Registers | Percentile | FromValues | Texts
 
 
 class WithDistinct(StrEnum):

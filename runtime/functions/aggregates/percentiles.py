@@ -4,22 +4,57 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from runtime.functions.aggregates.function import MergedFunction, Percentile, Values
+from runtime.functions.aggregates.function import (
+    FromValues,
+    MergedFunction,
+    Percentile,
+    Values,
+    WindowValues,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def interpolated(values: WindowValues, percentage: float) -> pa.Array:
+    """Return the percentiles of doubles, between two values with the arithmetic of Spark."""
+    import numpy as np
+    import pyarrow as pa
+
+    position = percentage * (values.counts - 1)
+    low, high = np.floor(position), np.ceil(position)
+    at_low, at_high = (values.at(side.astype(np.int64)) for side in (low, high))
+    numbers = values.distinct.to_numpy()
+    below, above = numbers.take(at_low), numbers.take(at_high)
+    with np.errstate(invalid="ignore"):
+        between = below + (above - below) * (position - low)
+    return pa.array(np.where(at_low == at_high, below, between))
+
+
+def median(values: WindowValues) -> pa.Array:
+    """Return the medians of doubles."""
+    return interpolated(values, 0.5)
+
+
+def interpolation(percentage: float) -> Callable[[Values], float]:
+    """Return the definition of a percentile."""
+
+    def definition(values: Values) -> float:
+        position = percentage * (len(values) - 1)
+        low, high = math.floor(position), math.ceil(position)
+        # NaN is the largest value
+        ordered = sorted(map(float, values), key=lambda value: (math.isnan(value), value))
+        if low == high:
+            return ordered[low]
+        return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+    return definition
 
 
 def _percentile_95(values: Values) -> object:
     return sorted(values)[math.ceil(0.95 * len(values)) - 1]
-
-
-def _exact(percentage: float) -> Callable[[Values], float]:
-    def definition(values: Values) -> float:
-        position = percentage * (len(values) - 1)
-        low, high = math.floor(position), math.ceil(position)
-        ordered = sorted(values)
-        return float(ordered[low] + (ordered[high] - ordered[low]) * (position - low))
-
-    return definition
 
 
 _PERCENTILE = MergedFunction(
@@ -40,21 +75,21 @@ FUNCTIONS = (
     _PERCENTILE.alias("PERCENTILE_APPROX"),
     MergedFunction(
         "MEDIAN",
-        Percentile(is_exact=True, percentage=0.5),
+        FromValues(median),
         "median",
         text="The mean of the two middle values if their number is even. The exchange carries all\n"
         "values once; APPROX_PERCENTILE(x, 0.5) thins them out.",
-        definition=_exact(0.5),
+        definition=interpolation(0.5),
     ),
     MergedFunction(
         "PERCENTILE",
-        Percentile(is_exact=True),
+        FromValues(interpolated, has_percentage=True),
         "exact percentile",
         "x, percentage",
         "The percentage is from 0 to 1. Interpolated between two values, as in Spark.",
         example="price, 0.9",
         drawn="x, 0.25",
-        definition=_exact(0.25),
+        definition=interpolation(0.25),
         is_exact=False,
     ),
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.aggregates.calls import with_filters_inside
+from planner.aggregates.calls import for_spark
 from planner.catalog import Schema
 from planner.scalars.output_schema import output_schema
 from planner.sql.build import empty_relation, to_sql
@@ -91,7 +91,7 @@ class SparkAnalyzer:
         """Return the output columns of a query. See `planner.catalog.Catalog.analyze`."""
         below = self._columns_of_tables(query, relations)
         if below is not None:
-            columns = output_schema(with_filters_inside(query), below)
+            columns = output_schema(query, below)
             if columns is not None:
                 return columns
         if not is_started(self._spark):
@@ -101,7 +101,7 @@ class SparkAnalyzer:
             if table.name in relations and not table.db:
                 replace_table(table, empty_relation(relations[table.name]))
         self._show_tables()
-        text = to_sql(with_filters_inside(query))
+        text = to_sql(for_spark(query))
         if text not in self._columns:
             with translate_spark_errors(
                 lambda error: self.suggest_nearest_name(translate(error, text))

@@ -55,6 +55,7 @@ AGGREGATES = [
     ("VAR_SAMP(i)", None),
     ("STDDEV(d)", "STDDEV_SAMP(d)"),
     ("STDDEV_POP(i)", None),
+    ("MEDIAN(small)", None),
     ("BOOL_AND(flag)", None),
     ("BOOL_OR(flag)", None),
     ("BIT_AND(i)", None),

@@ -154,6 +154,7 @@ AGGREGATES = ", ".join(
             "FIRST_VALUE(v)",
             "LAST(k)",
             "MAX_BY(k, d)",
+            "MEDIAN(v)",
             "STDDEV(v)",
             "VAR_POP(d)",
             "COUNT_IF(v > 0)",

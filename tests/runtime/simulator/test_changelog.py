@@ -6,6 +6,7 @@ import datetime as dt
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from statistics import median
 
 import pytest
 
@@ -28,6 +29,7 @@ AGGREGATES = {
     "SUM(d)": lambda v, d: sum(present(d)) if present(d) else None,
     "AVG(v)": lambda v, d: sum(present(v)) / len(present(v)) if present(v) else None,
     "AVG(d)": lambda v, d: sum(present(d)) / len(present(d)) if present(d) else None,
+    "MEDIAN(v)": lambda v, d: float(median(present(v))) if present(v) else None,
     "COUNT(DISTINCT v)": lambda v, d: len(set(present(v))),
     "SUM(v) FILTER (WHERE d > 1)": lambda v, d: sum_of(v, d),
 }

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.values.percentiles import condense
-from runtime.spec.aggregates import ApproxPercentile, ExactPercentile, WindowAggregation
+from runtime.spec.aggregates import ApproxPercentile, ResultOfValues, WindowAggregation
 from runtime.spec.table import Column
 from runtime.windows.cumulate import Cumulate
 from runtime.windows.hop import Hop
@@ -94,7 +94,7 @@ def test_exact_percentiles_are_interpolated_between_all_values(window, seed, per
     for key, end, list_ in rows:
         for _, window_end in windows_of(window, end - 5):
             values.setdefault((key, window_end), []).extend(list_)
-    call = ExactPercentile(("v",), Column("p", "double"), percentage)
+    call = ResultOfValues(("v",), Column("p", "double"), "PERCENTILE", (percentage,))
     lists = condense(table["v"], call.condenses_to)
     whole = table.set_column(table.schema.get_field_index("v"), "v", lists)
     result = {}

@@ -1,0 +1,137 @@
+"""Functions of all values of a window: the values of windows as the kernels of functions see them.
+
+A function is an entry of `runtime.functions.aggregates` whose form is `FromValues`. Its kernel gets
+many windows at once. It reads single ranks, which cost one step per bit for any overlap of windows,
+or all values of each window, which costs a sort of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.accumulators.segments import run_starts
+from runtime.compute.arrow.types import arrow_type
+from runtime.compute.kernels.columns import Int64Array, ranks, running_sums
+from runtime.compute.values.percentiles import RangePercentiles
+from runtime.functions.aggregates import AGGREGATES
+from runtime.functions.aggregates.function import FromValues, WindowValues
+from runtime.spec.aggregates import ResultOfValues
+
+# Windows are passed to a kernel until they have about this many values, which it may copy.
+_VALUES_AT_ONCE = 1 << 22
+
+
+def results_of_values(
+    accumulator: ResultOfValues,
+    values: RangePercentiles,
+    oldest_slice: Int64Array,
+    newest_slice: Int64Array,
+) -> pa.Array:
+    """Return the result of each window; NULL without values.
+
+    Args:
+        accumulator: Function.
+        values: Values of slices.
+        oldest_slice: First slice of each window.
+        newest_slice: Last slice of each window.
+    """
+    form = AGGREGATES[accumulator.function].form
+    assert isinstance(form, FromValues)
+    type_ = arrow_type(accumulator.output.type)
+    counts = values.counts(oldest_slice, newest_slice)
+    (filled,) = np.nonzero(counts)
+    parts = [pa.array([], type_)]
+    for part in _parts(counts[filled]):
+        windows = filled[part]
+        view: WindowValues = _Windows(
+            values, oldest_slice[windows], newest_slice[windows], counts[windows]
+        )
+        parts.append(form.result(view, *accumulator.constants).cast(type_))
+    results = pa.concat_arrays(parts)
+    if len(filled) == len(counts):
+        return results
+    place = np.zeros(len(counts), np.int64)
+    place[filled] = np.arange(len(filled))
+    return results.take(pa.array(place, mask=counts == 0))
+
+
+def _parts(counts: Int64Array) -> Iterator[slice]:
+    """Cut windows with these numbers of values into parts."""
+    before = running_sums(counts)
+    start = 0
+    while start < len(counts):
+        end = int(np.searchsorted(before, before[start] + _VALUES_AT_ONCE, side="right")) - 1
+        end = max(end, start + 1)
+        yield slice(start, end)
+        start = end
+
+
+class _Windows:
+    """Values of windows that are ranges of slices. See `WindowValues`."""
+
+    def __init__(
+        self,
+        values: RangePercentiles,
+        oldest_slice: Int64Array,
+        newest_slice: Int64Array,
+        counts: Int64Array,
+    ) -> None:
+        self._values = values
+        self._range = oldest_slice, newest_slice
+        self.counts = counts
+
+    @cached_property
+    def distinct(self) -> pa.Array:
+        return self._values.distinct[1:]  # after NULL, which no window contains
+
+    def at(self, rank: Int64Array) -> Int64Array:
+        return self._values.value_at_rank(*self._range, rank + 1) - 1
+
+    def runs(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        window, number, weight = self._values.values_in(*self._range)
+        return _runs(window, number - 1, weight, len(self.distinct))
+
+    def mapped(self, values: pa.Array) -> WindowValues:
+        window, _, count = self.runs()
+        return _Listed(window, values, count, self.counts)
+
+
+class _Listed:
+    """Values of windows that are listed. See `WindowValues`."""
+
+    def __init__(
+        self, window: Int64Array, values: pa.Array, count: Int64Array, counts: Int64Array
+    ) -> None:
+        number, distinct = ranks(values)
+        self.distinct = distinct[1:]
+        self.counts = counts
+        self._runs = _runs(window, number - 1, count, len(self.distinct))
+        self._up_to = np.cumsum(self._runs[2])
+        self._before = np.cumsum(counts) - counts
+
+    def at(self, rank: Int64Array) -> Int64Array:
+        run = np.searchsorted(self._up_to, self._before + rank, side="right")
+        return self._runs[1].take(run)
+
+    def runs(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        return self._runs
+
+    def mapped(self, values: pa.Array) -> WindowValues:
+        return _Listed(self._runs[0], values, self._runs[2], self.counts)
+
+
+def _runs(
+    window: Int64Array, number: Int64Array, count: Int64Array, n_numbers: int
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Return window, number and total count of equal values, in order of window and number."""
+    cell = window * n_numbers + number
+    order = np.argsort(cell, kind="stable")
+    cell = cell.take(order)
+    starts = run_starts(cell[1:] != cell[:-1])
+    count = np.add.reduceat(count.take(order), starts)
+    cell = cell.take(starts)
+    return cell // n_numbers, cell % n_numbers, count
