@@ -264,7 +264,7 @@ MAY_IMPORT = {
         "sqlwin.statements click pg_mimic sqlglot"
     ),
     "sqlwin.server.reading": (
-        "planner.sql runtime runtime.frames runtime.scan runtime.spark "
+        "planner.sql runtime runtime.frames runtime.functions runtime.scan runtime.spark "
         "sqlwin.catalog.spark.functions sqlwin.control sqlwin.parser sqlwin.statements py4j pyspark sqlglot"
     ),
     "sqlwin.lsp": (

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from runtime.functions.aggregates import (
     counts,
     extrema,
+    median_abs_dev,
     moments,
     percentiles,
     picks,
@@ -25,6 +26,7 @@ AGGREGATES: Mapping[str, MergedFunction] = {
     for functions in (
         counts.FUNCTIONS,
         percentiles.FUNCTIONS,
+        median_abs_dev.FUNCTIONS,
         sums.FUNCTIONS,
         extrema.FUNCTIONS,
         picks.FUNCTIONS,

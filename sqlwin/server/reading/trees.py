@@ -16,6 +16,7 @@ from planner.sql.nodes import (
     WindowFunctionCall,
 )
 from runtime.errors import nearest
+from runtime.functions.aggregates import AGGREGATES
 from sqlwin.catalog.spark.functions import OF_VALUES, REACHING_OUT
 from sqlwin.parser.hints import SPARK_HINTS
 from sqlwin.parser.signatures import SIGNATURES
@@ -82,7 +83,8 @@ _WINDOWS = frozenset(
     for name in SIGNATURES
     for ending in ("", "_start", "_end", "_rowtime", "_proctime")
 )
-FUNCTIONS = OF_VALUES | _TRANSLATED | _WINDOWS
+_AGGREGATES = frozenset(map(str.lower, AGGREGATES))
+FUNCTIONS = OF_VALUES | _TRANSLATED | _WINDOWS | _AGGREGATES
 
 
 def check_tree(

@@ -56,6 +56,8 @@ AGGREGATES = [
     ("STDDEV(d)", "STDDEV_SAMP(d)"),
     ("STDDEV_POP(i)", None),
     ("MEDIAN(small)", None),
+    ("MEDIAN_ABS_DEV(i)", "mad(i)"),
+    ("MEDIAN_ABS_DEV(m) FILTER (WHERE flag)", "mad(CAST(m AS DOUBLE)) FILTER (WHERE flag)"),
     ("BOOL_AND(flag)", None),
     ("BOOL_OR(flag)", None),
     ("BIT_AND(i)", None),

@@ -155,6 +155,7 @@ AGGREGATES = ", ".join(
             "LAST(k)",
             "MAX_BY(k, d)",
             "MEDIAN(v)",
+            "MEDIAN_ABS_DEV(d)",
             "STDDEV(v)",
             "VAR_POP(d)",
             "COUNT_IF(v > 0)",

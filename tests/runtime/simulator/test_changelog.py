@@ -30,6 +30,7 @@ AGGREGATES = {
     "AVG(v)": lambda v, d: sum(present(v)) / len(present(v)) if present(v) else None,
     "AVG(d)": lambda v, d: sum(present(d)) / len(present(d)) if present(d) else None,
     "MEDIAN(v)": lambda v, d: float(median(present(v))) if present(v) else None,
+    "MEDIAN_ABS_DEV(d)": lambda v, d: spread(present(d)) if present(d) else None,
     "COUNT(DISTINCT v)": lambda v, d: len(set(present(v))),
     "SUM(v) FILTER (WHERE d > 1)": lambda v, d: sum_of(v, d),
 }
@@ -39,6 +40,11 @@ SUBTRACTED = ("COUNT(*)", "COUNT(v)", "SUM(v)", "SUM(v) FILTER (WHERE d > 1)")
 
 def present(values: list) -> list:
     return [value for value in values if value is not None]
+
+
+def spread(values: list) -> float:
+    """Return the median of the distances from the median."""
+    return float(median(abs(value - median(values)) for value in values))
 
 
 def sum_of(v: list, d: list) -> int | None:

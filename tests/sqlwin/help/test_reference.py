@@ -182,7 +182,7 @@ def test_the_picture_of_an_aggregate_matches_duckdb(name):
         "EVERY": "BOOL_AND", "SOME": "BOOL_OR", "ANY": "BOOL_OR", "STD": "STDDEV", "MEAN": "AVG",
         "FIRST_VALUE": "FIRST", "LAST_VALUE": "LAST", "ANY_VALUE": "FIRST",
         "APPROX_PERCENTILE": "QUANTILE_DISC", "PERCENTILE_APPROX": "QUANTILE_DISC",
-        "PERCENTILE": "QUANTILE_CONT",
+        "PERCENTILE": "QUANTILE_CONT", "MEDIAN_ABS_DEV": "MAD",
     }  # fmt: skip
     call = pictures.call(MERGED[name])
     asked = call.replace(name, others.get(name, name), 1)
