@@ -23,7 +23,7 @@ from planner.sql.build import (
 from planner.sql.nodes import KeywordCall, PlacedError, UserAggregateCall, span_of
 from runtime.errors import AnalysisError
 from runtime.functions.aggregates import AGGREGATES
-from runtime.functions.aggregates.function import FromValues
+from runtime.functions.aggregates.function import FromValues, WithinGroup
 from runtime.spec.aggregates import name_with_filter
 
 
@@ -151,6 +151,9 @@ def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
         args = tuple(args[0].expressions)
     if len(args) == 1 and isinstance(args[0], exp.IgnoreNulls | exp.RespectNulls):
         ignore_nulls, args = isinstance(args[0], exp.IgnoreNulls), (args[0].this,)
+    ordered = _order_within_group(inner)
+    if ordered is not None:
+        wrapped, args = False, (ordered.this, *inner.this.expressions)
     pick = None if wrapped else pick_of(function)
     by_time = pick is not None and pick.by_time
     if by_time and len(args) == 2:  # first(x, true) means first(x) IGNORE NULLS
@@ -177,12 +180,25 @@ def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
         distinct=distinct,
         order=time_column if by_time or is_text else None,
         user=inner.args["aggregate"] if isinstance(inner, UserAggregateCall) else None,
+        is_descending=ordered is not None and bool(ordered.args.get("desc")),
     )
     if by_time or (pick is not None and len(args) == 2 and not distinct):
         return replace(call, expr=_picking(call))
     if is_text:
         return replace(call, expr=texts_by_time(call))
     return call
+
+
+def _order_within_group(node: exp.Expr) -> exp.Ordered | None:
+    """Return the order in WITHIN GROUP of a function that takes one, or None for other calls."""
+    if not isinstance(node, exp.WithinGroup) or not isinstance(node.this, exp.Anonymous):
+        return None
+    function = AGGREGATES.get(node.this.name.upper())
+    form = None if function is None else function.form
+    if not isinstance(form, FromValues) or form.within_group is WithinGroup.NO:
+        return None
+    orders = node.expression.expressions
+    return orders[0] if len(orders) == 1 else None
 
 
 def _picking(call: AggregateCall) -> exp.Expr:

@@ -368,7 +368,7 @@ def _from_values(call: AggregateCall, form: FromValues) -> AggregatePlan:
     value = cast_as(call.args[0].copy(), form.values) if form.values else call.args[0]
     partial = Partial(f"{call.name}$values", call_of("COLLECT_LIST", call, value))
     output = Column(f"{call.name}$result", call.type)
-    result = ResultOfValues((partial.name,), output, call.function, constants)
+    result = ResultOfValues((partial.name,), output, call.function, constants, call.is_descending)
     return AggregatePlan(call, (partial,), (result,), column(output.name))
 
 

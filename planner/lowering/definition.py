@@ -126,6 +126,8 @@ class _DefinitionLowering(GivenTablesLowering):
         function = AGGREGATES.get(call.function)
         if call.user is not None or function is None or not function.is_exact:
             refuse(f"{call.function} has no definition here")
+        if call.is_descending:
+            refuse(f"{call.text} has no definition in descending order")
         args = () if any(arg.is_star for arg in call.args) else call.args
         names = tuple(f"$arg{number}_{place}" for place in range(len(args)))
         columns += [

@@ -324,6 +324,7 @@ class AggregateCall:
         condition: Condition of the FILTER clause.
         distinct: Whether the call has DISTINCT.
         order: Ordering column of a function that picks a value by time, else None.
+        is_descending: Whether WITHIN GROUP orders the first argument from the largest value.
         arg_types: Spark types of the arguments, for calls with DISTINCT, MIN_BY and MAX_BY, and the
             type of the first argument of APPROX_COUNT_DISTINCT. Empty for other calls and if an
             argument is *.
@@ -343,6 +344,7 @@ class AggregateCall:
     order: str | None = None
     arg_types: tuple[str, ...] = ()
     user: UserAggregate | None = None
+    is_descending: bool = False
 
 
 @dataclass(frozen=True)

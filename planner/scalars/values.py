@@ -39,6 +39,7 @@ from runtime.functions.aggregates.function import (
     Spread,
     Takes,
     WithDistinct,
+    WithinGroup,
 )
 from runtime.refusal import refuse
 from runtime.spec.aggregates import MergeOp, sum_type
@@ -110,6 +111,13 @@ class ColumnScope:
             case FlinkCall():
                 require(all(self.value(part).type == "string" for part in node.expressions[:2]))
                 return Value(node.returns, True)
+            case exp.WithinGroup() if is_aggregate(node):
+                (order,) = node.expression.expressions
+                return self._aggregate(
+                    AGGREGATES[node.this.name.upper()],
+                    (order.this, *node.this.expressions),
+                    WithinGroup.YES,
+                )
             case exp.Anonymous() if is_aggregate(node):
                 return self._aggregate(AGGREGATES[node.name.upper()], node.expressions)
         return self._call(node)
@@ -184,8 +192,14 @@ class ColumnScope:
         require(is_ordered(self.value(order).type))
         return self._aggregate(AGGREGATES["FIRST"], [value])
 
-    def _aggregate(self, function: MergedFunction, args: Sequence[exp.Expr]) -> Value:
+    def _aggregate(
+        self,
+        function: MergedFunction,
+        args: Sequence[exp.Expr],
+        within_group: WithinGroup = WithinGroup.NO,
+    ) -> Value:
         """Return the value of an aggregate; its form decides."""
+        require(bool(args))
         (argument, *more), form = args, function.form
         if isinstance(argument, exp.Distinct):
             *others, argument = argument.expressions
@@ -209,6 +223,7 @@ class ColumnScope:
                 require(len(types) == (not by_time) and all(map(is_ordered, (inner, *types))))
                 return Value(inner, True)
             case FromValues():
+                require(form.within_group in (within_group, WithinGroup.OPTIONAL))
                 has_type = is_numeric if form.takes is Takes.NUMBERS else is_ordered
                 require(has_type(inner) and len(types) == form.has_percentage)
                 return Value(form.returns or inner, True)
@@ -235,7 +250,16 @@ class ColumnScope:
 
 def is_aggregate(node: exp.Expr) -> bool:
     """Return whether a node is a call of an aggregate function that is merged from slices."""
+    if isinstance(node, exp.WithinGroup):
+        orders = node.expression.expressions
+        return len(orders) == 1 and is_aggregate(node.this) and _is_ordered_set(node.this)
     return isinstance(node, exp.Anonymous) and node.name.upper() in AGGREGATES
+
+
+def _is_ordered_set(call: exp.Expr) -> bool:
+    """Return whether an aggregate function takes WITHIN GROUP."""
+    form = AGGREGATES[call.name.upper()].form
+    return isinstance(form, FromValues) and form.within_group is not WithinGroup.NO
 
 
 def require_no_aggregate(node: exp.Expr) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from runtime.definition.order import compare, key_of, sorted_places
 from runtime.functions.aggregates import AGGREGATES
-from runtime.functions.aggregates.function import Mean, Merged, Picked
+from runtime.functions.aggregates.function import FromValues, Mean, Merged, Picked
 from runtime.plan.definition import DefinedCall
 from runtime.spec.aggregates import MergeOp
 from runtime.spec.expressions import RankOrder
@@ -59,7 +59,10 @@ def result_of(call: DefinedCall, rows: Sequence[Sequence[Any]], columns: Sequenc
     assert definition is not None
     if definition in (min, max):
         definition = partial(definition, key=_by_value)
-    return definition(values) if values else None
+    if not values:
+        return None
+    is_percentile = isinstance(function.form, FromValues) and function.form.has_percentage
+    return definition(values, float(present[0][1])) if is_percentile else definition(values)
 
 
 def _sum_or_average(call: DefinedCall, values: Values) -> Any:

@@ -327,10 +327,12 @@ class ResultOfValues(OfValues):
     Attributes:
         function: Name of the entry in `runtime.functions.aggregates` whose form computes it.
         constants: Constants after the first argument of the call.
+        is_descending: Whether values are ordered from the largest.
     """
 
     function: str
     constants: tuple[float, ...] = ()
+    is_descending: bool = False
 
     @property
     def name(self) -> str:
@@ -338,7 +340,9 @@ class ResultOfValues(OfValues):
 
     @property
     def merge_args(self) -> tuple[str, ...]:
-        return (*self.columns, *(f"{constant:g}" for constant in self.constants))
+        (values,) = self.columns
+        order = f"{values} DESC" if self.is_descending else values
+        return (order, *(f"{constant:g}" for constant in self.constants))
 
     @property
     def condenses_to(self) -> int:

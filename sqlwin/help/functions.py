@@ -136,7 +136,7 @@ def _aggregate(function: MergedFunction) -> FunctionHelp:
         function.signature,
         function.summary,
         "\n".join(filter(None, (function.text, _TAKES_BACK[function.takes_back]))),
-        _AGGREGATED.format(call=f"{function.name}({function.example})"),
+        _AGGREGATED.format(call=function.call(function.example)),
         aggregate_picture(function),
     )
 

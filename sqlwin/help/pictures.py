@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from runtime.functions.aggregates.function import MergedFunction, Picked
+from runtime.functions.aggregates.function import FromValues, MergedFunction, Picked
 from runtime.spec.figures import count_text
 from runtime.windows import Window
 from runtime.windows.arguments import WindowKind
@@ -87,7 +87,7 @@ Rows = Sequence[tuple[int, int, int]]
 
 def call(function: MergedFunction) -> str:
     """Return the aggregate call that the picture shows."""
-    return f"{function.name}({function.drawn})"
+    return function.call(function.drawn)
 
 
 def results(function: MergedFunction) -> list[float | str]:
@@ -106,7 +106,11 @@ def _result(function: MergedFunction, rows: Rows) -> Any:
         return rows[-1 if function.form.is_last else 0][1]
     assert function.definition is not None
     least = function.drawn.partition("> ")[2]
-    return function.definition([x > int(least) if least else x for _, x, _ in rows])
+    values = [x > int(least) if least else x for _, x, _ in rows]
+    form = function.form
+    if isinstance(form, FromValues) and form.has_percentage:
+        return function.definition(values, float(function.drawn.partition(", ")[2]))
+    return function.definition(values)
 
 
 def aggregate_picture(function: MergedFunction) -> str:

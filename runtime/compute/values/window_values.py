@@ -50,6 +50,8 @@ def results_of_values(
         view: WindowValues = _Windows(
             values, oldest_slice[windows], newest_slice[windows], counts[windows]
         )
+        if accumulator.is_descending:
+            view = _Descending(view)
         parts.append(form.result(view, *accumulator.constants).cast(type_))
     results = pa.concat_arrays(parts)
     if len(filled) == len(counts):
@@ -98,6 +100,30 @@ class _Windows:
     def mapped(self, values: pa.Array) -> WindowValues:
         window, _, count = self.runs()
         return _Listed(window, values, count, self.counts)
+
+
+class _Descending:
+    """Values of windows from the largest one. See `WindowValues`."""
+
+    def __init__(self, values: WindowValues) -> None:
+        self._values = values
+        self.counts = values.counts
+        self._last = len(values.distinct) - 1
+
+    @cached_property
+    def distinct(self) -> pa.Array:
+        return self._values.distinct[::-1]
+
+    def at(self, rank: Int64Array) -> Int64Array:
+        return self._last - self._values.at(self.counts - 1 - rank)
+
+    def runs(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        window, number, count = self._values.runs()
+        return _runs(window, self._last - number, count, self._last + 1)
+
+    def mapped(self, values: pa.Array) -> WindowValues:
+        window, _, count = self.runs()
+        return _Descending(_Listed(window, values, count, self.counts))
 
 
 class _Listed:

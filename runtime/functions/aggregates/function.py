@@ -85,12 +85,20 @@ class Percentile:
     """The values of a slice, thinned out to an accuracy."""
 
 
+class WithinGroup(StrEnum):
+    """Whether the first argument is written as `f(...) WITHIN GROUP (ORDER BY x)`."""
+
+    NO = "no"
+    OPTIONAL = "optional"
+    YES = "yes"
+
+
 class WindowValues(Protocol):
     """Values of some windows, sorted in each of them, with counts. Every window has a value."""
 
     @property
     def distinct(self) -> pa.Array:
-        """Distinct values of all windows, ascending. NaN is the largest; 0.0 stands for -0.0."""
+        """Distinct values of all windows in order. NaN is the largest; 0.0 stands for -0.0."""
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:
@@ -120,6 +128,8 @@ class FromValues:
         values: Spark type to which values are cast. Empty: the type of the argument.
         returns: Spark type of the result. Empty: the type of the argument.
         has_percentage: Whether the second argument is a constant from 0 to 1.
+        within_group: Whether the first argument is an order. With DESC, the kernel gets the ranks
+            of values from the last one.
         spark: Spark SQL of a function that Spark lacks, over `v`, the sorted array of values.
     """
 
@@ -128,6 +138,7 @@ class FromValues:
     values: str = "double"
     returns: str = "double"
     has_percentage: bool = False
+    within_group: WithinGroup = WithinGroup.NO
     spark: str = ""
 
 
@@ -167,7 +178,8 @@ class MergedFunction:
         text: Description in sentences, in lines.
         example: Arguments of the example query. Empty: `price`.
         drawn: Arguments of the picture, whose rows have columns x and y.
-        definition: Result by definition, for the picture and the oracle. None: the form says it.
+        definition: Result by definition, for the picture and the oracle, given the values and the
+            percentage, if any. None: the form says it.
         is_exact: Whether the result equals the definition, so that the oracle judges it.
         distinct: How DISTINCT changes the partials.
         takes_back: How a deleted row is taken back.
@@ -180,7 +192,7 @@ class MergedFunction:
     text: str = ""
     example: str = "price"
     drawn: str = "x"
-    definition: Callable[[Values], Any] | None = None
+    definition: Callable[..., Any] | None = None
     is_exact: bool = True
     distinct: WithDistinct = WithDistinct.REFUSED
     takes_back: TakesBack = TakesBack.VALUES
@@ -188,9 +200,17 @@ class MergedFunction:
     def alias(self, name: str, summary: str = "", **changes: Any) -> MergedFunction:
         """Return the same function under another name."""
         summary = summary or f"alias of {self.name}"
-        return replace(self, name=name, summary=summary, text="", **changes)
+        return replace(self, **{"name": name, "summary": summary, "text": ""} | changes)
 
     @property
     def signature(self) -> str:
         """Name and parameters."""
-        return f"{self.name}({self.parameters})"
+        return self.call(self.parameters)
+
+    def call(self, arguments: str) -> str:
+        """Return a call with these arguments."""
+        form = self.form
+        if isinstance(form, FromValues) and form.within_group is WithinGroup.YES:
+            value, _, others = arguments.partition(", ")
+            return f"{self.name}({others}) WITHIN GROUP (ORDER BY {value})"
+        return f"{self.name}({arguments})"

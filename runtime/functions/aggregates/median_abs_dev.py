@@ -27,9 +27,8 @@ def _median_abs_dev(values: WindowValues) -> pa.Array:
 
 
 def _definition(values: Values) -> float:
-    middle = interpolation(0.5)
-    center = middle(values)
-    return middle([abs(float(value) - center) for value in values])
+    center = interpolation(values, 0.5)
+    return interpolation([abs(float(value) - center) for value in values], 0.5)
 
 
 _MEDIAN = "({0}[(SIZE({0}) - 1) DIV 2] + {0}[SIZE({0}) DIV 2]) / 2"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from runtime.functions.aggregates.function import (
@@ -12,6 +11,7 @@ from runtime.functions.aggregates.function import (
     Percentile,
     Values,
     WindowValues,
+    WithinGroup,
 )
 
 if TYPE_CHECKING:
@@ -38,19 +38,31 @@ def median(values: WindowValues) -> pa.Array:
     return interpolated(values, 0.5)
 
 
-def interpolation(percentage: float) -> Callable[[Values], float]:
-    """Return the definition of a percentile."""
+def _smallest(values: WindowValues, percentage: float) -> pa.Array:
+    """Return the smallest values with at least the percentage of the values up to them."""
+    import numpy as np
 
-    def definition(values: Values) -> float:
-        position = percentage * (len(values) - 1)
-        low, high = math.floor(position), math.ceil(position)
-        # NaN is the largest value
-        ordered = sorted(map(float, values), key=lambda value: (math.isnan(value), value))
-        if low == high:
-            return ordered[low]
-        return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+    rank = np.ceil(percentage * values.counts).astype(np.int64)
+    return values.distinct.take(values.at(np.maximum(rank, 1) - 1))
 
-    return definition
+
+def interpolation(values: Values, percentage: float) -> float:
+    """Return a percentile by definition."""
+    position = percentage * (len(values) - 1)
+    low, high = math.floor(position), math.ceil(position)
+    ordered = _ordered(values)
+    if low == high:
+        return ordered[low]
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+
+def _smallest_value(values: Values, percentage: float) -> float:
+    return _ordered(values)[max(math.ceil(percentage * len(values)), 1) - 1]
+
+
+def _ordered(values: Values) -> list[float]:
+    # NaN is the largest value
+    return sorted(map(float, values), key=lambda value: (math.isnan(value), value))
 
 
 def _percentile_95(values: Values) -> object:
@@ -70,6 +82,17 @@ _PERCENTILE = MergedFunction(
     is_exact=False,
 )
 
+_CONTINUOUS = MergedFunction(
+    "PERCENTILE",
+    FromValues(interpolated, has_percentage=True),
+    "exact percentile",
+    "x, percentage",
+    "The percentage is from 0 to 1. Interpolated between two values, as in Spark.",
+    example="price, 0.9",
+    drawn="x, 0.25",
+    definition=interpolation,
+)
+
 FUNCTIONS = (
     _PERCENTILE,
     _PERCENTILE.alias("PERCENTILE_APPROX"),
@@ -79,17 +102,23 @@ FUNCTIONS = (
         "median",
         text="The mean of the two middle values if their number is even. The exchange carries all\n"
         "values once; APPROX_PERCENTILE(x, 0.5) thins them out.",
-        definition=interpolation(0.5),
+        definition=lambda values: interpolation(values, 0.5),
+    ),
+    _CONTINUOUS,
+    _CONTINUOUS.alias(
+        "PERCENTILE_CONT",
+        "exact percentile of a group in order",
+        text="Interpolated between two values. With DESC, from the largest value.",
+        form=FromValues(interpolated, has_percentage=True, within_group=WithinGroup.YES),
     ),
     MergedFunction(
-        "PERCENTILE",
-        FromValues(interpolated, has_percentage=True),
-        "exact percentile",
+        "PERCENTILE_DISC",
+        FromValues(_smallest, has_percentage=True, within_group=WithinGroup.YES),
+        "first value that reaches a percentage of the values",
         "x, percentage",
-        "The percentage is from 0 to 1. Interpolated between two values, as in Spark.",
+        "One of the values, as DOUBLE. With DESC, from the largest value.",
         example="price, 0.9",
         drawn="x, 0.25",
-        definition=interpolation(0.25),
-        is_exact=False,
+        definition=_smallest_value,
     ),
 )

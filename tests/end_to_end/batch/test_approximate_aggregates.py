@@ -45,6 +45,15 @@ PERCENTILES = [
     "PERCENTILE(b, 0.999)",
     "PERCENTILE(f, 0.25)",
     "PERCENTILE(ABS(NANVL(d, 5000.0)), 0.1)",
+    *(
+        f"PERCENTILE_{kind} WITHIN GROUP (ORDER BY {value})"
+        for kind in ("CONT(0.37)", "DISC(0.3)", "DISC(0.8)")
+        for value in ("i", "i DESC", "ABS(NANVL(d, 5000.0)) DESC", "small")
+    ),
+    *(
+        f"MODE() WITHIN GROUP (ORDER BY {value})"
+        for value in ("i", "i DESC", "word", "flag DESC", "day", "raw", "large", "f")
+    ),
     "APPROX_PERCENTILE(i, 0.9) FILTER (WHERE i > 1000)",
     "APPROX_PERCENTILE(i, ARRAY(0.9)) FILTER (WHERE i > 1000)",
 ]

@@ -82,7 +82,8 @@ def test_nan_is_equal_to_itself_and_greatest():
 
 def _result(function, values, type_="bigint", **options):
     columns = ["x", "t"]
-    args = ("x", "t") if function.endswith("_BY") else ("x",)
+    has_two = function.endswith("_BY") or function.startswith("PERCENTILE")
+    args = ("x", "t") if has_two else ("x",)
     order = "t" if function.startswith(("ANY_", "FIRST", "LAST")) else None
     call = DefinedCall(
         Column("r", type_), function, args, None, order, options.get("is_distinct", False)
@@ -156,6 +157,13 @@ AGGREGATES = ", ".join(
             "MAX_BY(k, d)",
             "MEDIAN(v)",
             "MEDIAN_ABS_DEV(d)",
+            "PERCENTILE(d, 0.3)",
+            "PERCENTILE_CONT(0.4) WITHIN GROUP (ORDER BY v)",
+            "PERCENTILE_DISC(0.4) WITHIN GROUP (ORDER BY d)",
+            "MODE(k)",
+            "MODE() WITHIN GROUP (ORDER BY v)",
+            "SKEWNESS(d)",
+            "KURTOSIS(v) FILTER (WHERE d > 3)",
             "STDDEV(v)",
             "VAR_POP(d)",
             "COUNT_IF(v > 0)",
@@ -190,6 +198,8 @@ def test_batch_has_the_rows_of_the_definition(name):
     ("sql", "reason"),
     [
         (of_window("tumble").replace("COUNT(*)", "APPROX_COUNT_DISTINCT(v)"), "APPROX_COUNT"),
+        (of_window("tumble").replace("COUNT(*)", "MODE() WITHIN GROUP (ORDER BY v DESC)"),
+         "descending order"),
         (of_window("cumulate").replace("'12' SECONDS)", "'12' SECONDS, "
          "INTERVAL '0' SECONDS, TRUE)"), "EMITONLYONUPDATE"),
     ],

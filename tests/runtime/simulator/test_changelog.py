@@ -6,7 +6,7 @@ import datetime as dt
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from statistics import median
+from statistics import median, multimode
 
 import pytest
 
@@ -31,6 +31,7 @@ AGGREGATES = {
     "AVG(d)": lambda v, d: sum(present(d)) / len(present(d)) if present(d) else None,
     "MEDIAN(v)": lambda v, d: float(median(present(v))) if present(v) else None,
     "MEDIAN_ABS_DEV(d)": lambda v, d: spread(present(d)) if present(d) else None,
+    "MODE(v)": lambda v, d: min(multimode(present(v)), default=None),
     "COUNT(DISTINCT v)": lambda v, d: len(set(present(v))),
     "SUM(v) FILTER (WHERE d > 1)": lambda v, d: sum_of(v, d),
 }
