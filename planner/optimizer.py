@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from planner.catalog import Catalog
 from planner.nodes.logical import Node
 from runtime.refusal import Refusal
+from runtime.spec.aggregates import DEFAULT_MAX_VALUES
 from runtime.spec.filling import DEFAULT_KEEP_US, DEFAULT_MAX_WINDOWS
 
 
@@ -45,6 +46,7 @@ class Options:
         reads_stale: Whether slices may answer without the base rows that they do not cover yet.
         fill_max_windows: Maximum windows that FILL makes for a key.
         fill_keep_us: On a stream, how long after its last row windows of a key are added.
+        max_values: Maximum values that a stream keeps for a key and window; 0: no limit.
         refused_slices: Name of a materialized table and why it cannot answer this query.
     """
 
@@ -58,6 +60,7 @@ class Options:
     reads_stale: bool = False
     fill_max_windows: int = DEFAULT_MAX_WINDOWS
     fill_keep_us: int = DEFAULT_KEEP_US
+    max_values: int = DEFAULT_MAX_VALUES
     refused_slices: tuple[tuple[str, Refusal], ...] = ()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -54,6 +54,11 @@ class AggregatePlan:
     accumulators: tuple[Accumulator, ...]
     finish: exp.Expr
     averages: tuple[Average, ...] = ()
+
+    def bounded(self, max_values: int) -> AggregatePlan:
+        """Return the plan with a maximum of values per key and window."""
+        bounded = tuple(part.bounded(max_values) for part in self.accumulators)
+        return replace(self, accumulators=bounded)
 
 
 def merge_windows(

@@ -74,6 +74,8 @@ def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | Non
         plans = tuple(map(plan_aggregate, node.calls))
     except Refused as refused:
         return refused.refusal
+    if is_stream and options.max_values:
+        plans = tuple(plan.bounded(options.max_values) for plan in plans)
     keys = tuple(key.name for key in node.keys)
     distributed_by = distribution(node.input)
     if distributed_by is not None and node.window.tiles and not is_stream:

@@ -16,6 +16,8 @@ from runtime.windows import Window
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _MAX_DECIMAL_DIGITS = 38
+# Default of 'sqlwin.state.max-values'
+DEFAULT_MAX_VALUES = 10_000_000
 # Accuracy of summaries with which no value is left out: more values do not fit memory
 KEEPS_ALL = 1 << 40
 
@@ -136,6 +138,10 @@ class Accumulator(ABC):
     def over(self, columns: tuple[str, ...]) -> Accumulator:
         """Return the accumulator over other columns, without the name of its result."""
         return replace(self, columns=columns)
+
+    def bounded(self, max_values: int) -> Accumulator:
+        """Return the accumulator with a maximum of values per key, if it keeps all values."""
+        return self
 
     def covers(self, other: Accumulator) -> bool:
         """Return whether partials of this accumulator serve readers of `other` as well.
@@ -328,11 +334,13 @@ class ResultOfValues(OfValues):
         function: Name of the entry in `runtime.functions.aggregates` whose form computes it.
         constants: Constants after the first argument of the call.
         is_descending: Whether values are ordered from the largest.
+        max_values: Maximum values of a key and window; None for any number.
     """
 
     function: str
     constants: tuple[float, ...] = ()
     is_descending: bool = False
+    max_values: int | None = None
 
     @property
     def name(self) -> str:
@@ -350,7 +358,10 @@ class ResultOfValues(OfValues):
 
     @property
     def collector(self) -> Accumulator:
-        return AllValues(self.columns, KEEPS_ALL)
+        return AllValues(self.columns, KEEPS_ALL, self.max_values)
+
+    def bounded(self, max_values: int) -> Accumulator:
+        return replace(self, max_values=max_values)
 
 
 @dataclass(frozen=True)
@@ -491,7 +502,12 @@ class Summaries(Accumulator):
 
 @dataclass(frozen=True)
 class AllValues(Summaries):
-    """Summaries so accurate that they keep all values."""
+    """Summaries so accurate that they keep all values.
+
+    `max_values` is the maximum number of values of a key and slice; None for any number.
+    """
+
+    max_values: int | None = None
 
     is_growing = True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from runtime.spec.aggregates import DEFAULT_MAX_VALUES
 from runtime.spec.filling import DEFAULT_MAX_WINDOWS
 
 AUTO = "auto"
@@ -259,6 +260,13 @@ SETTINGS: dict[str, Setting] = {
             Type.INT_OR_AUTO,
             AUTO,
             "number of key groups in the state of a new stream",
+        ),
+        Setting(
+            "sqlwin.state.max-values",
+            Type.INT,
+            str(DEFAULT_MAX_VALUES),
+            "maximum number of values that a stream keeps for a key and window of MEDIAN, MODE and "
+            "other functions of all values; 0: no limit",
         ),
         Setting(
             "sqlwin.strict-flink",

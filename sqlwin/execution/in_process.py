@@ -59,6 +59,7 @@ def planner_options(
         reads_stale=config.get("sqlwin.materialized.stale-read") == "allow",
         fill_keep_us=int(config.get("sqlwin.fill.keep")),
         fill_max_windows=int(config.get("sqlwin.fill.max-windows")),
+        max_values=int(config.get("sqlwin.state.max-values")),
         strict_flink=bool(config.get("sqlwin.strict-flink")),
         catalog=catalog,
         time_zone=time_zone,

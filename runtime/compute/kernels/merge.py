@@ -16,6 +16,7 @@ from runtime.compute.kernels.hop import HopCombiner
 from runtime.compute.kernels.slices import PART_ROWS, Slices, group_slices, plain_type
 from runtime.compute.kernels.window_ranges import WindowRanges, maximal_window_starts
 from runtime.compute.values.distinct import distinct_aggregates
+from runtime.compute.values.too_many_values import TooManyValues
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.windows import AlignedWindow
 from runtime.windows.assigner import SliceAssigner
@@ -105,8 +106,8 @@ def merge_slices(
         Batches of `merged_schema`; none without windows.
 
     Raises:
-        ExecutionError: A result does not fit its type, or an accumulator does not support the type
-            of a column.
+        ExecutionError: A result does not fit its type, an accumulator does not support the type
+            of a column, or a key has too many values.
     """
     window = spec.window
     if not window.has_slices:
@@ -146,7 +147,11 @@ def _windows(
         states = zip(slices.accumulators, combine(oldest_slice, newest_slice), strict=True)
         for part in spec.accumulators:
             if part.merges_in_windows:
-                columns.append(distinct[part].window_results(start, oldest_slice, newest_slice))
+                try:
+                    result = distinct[part].window_results(start, oldest_slice, newest_slice)
+                except TooManyValues as error:
+                    raise error.of_key(part.name, spec.keys, columns[: len(spec.keys)]) from None
+                columns.append(result)
             else:
                 accumulator, state = next(states)
                 columns += accumulator.to_arrow(state)

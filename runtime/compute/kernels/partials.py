@@ -38,7 +38,9 @@ from runtime.compute.kernels.key_digits import key_digits
 from runtime.compute.user_aggregates import accumulate_rows, merge_states
 from runtime.compute.values.percentile_summaries import merge_summaries, summaries_of_rows
 from runtime.compute.values.texts import merge_rows, rows_of_groups
+from runtime.compute.values.too_many_values import TooManyValues, check_counts
 from runtime.compute.values.value_sets import (
+    list_lengths,
     merge_registers,
     merge_sets,
     registers_of_rows,
@@ -46,6 +48,7 @@ from runtime.compute.values.value_sets import (
 )
 from runtime.spec.aggregates import (
     Accumulator,
+    AllValues,
     CollectRegisters,
     CollectRows,
     CollectSet,
@@ -265,7 +268,7 @@ def merge_equal_slices(
         accumulators: Accumulators with their partial columns; `first` and `last` keep both.
 
     Raises:
-        ExecutionError: A sum overflows its type.
+        ExecutionError: A sum overflows its type, or a key has too many values.
     """
     if table.num_rows < 2:
         return table
@@ -283,6 +286,12 @@ def merge_equal_slices(
     for into in accumulators:
         partials = [one_chunk(table.column(name)) for name in into.columns]
         merged_columns += merge_partials(into, groups, partials)
+        if isinstance(into, AllValues):
+            try:
+                check_counts(list_lengths(merged_columns[-1]), into.max_values)
+            except TooManyValues as error:
+                names = table.column_names[:n_keys]
+                raise error.of_key("a stream", names, merged_columns[:n_keys]) from None
     plain = [
         as_type(column, field.type)
         for column, field in zip(merged_columns, table.schema, strict=True)

@@ -40,6 +40,7 @@ from runtime.compute.kernels.partials import merge_partials
 from runtime.compute.kernels.slices import plain_type
 from runtime.compute.kernels.slots import outside_timestamp
 from runtime.compute.values.distinct import distinct_aggregates
+from runtime.compute.values.too_many_values import TooManyValues
 from runtime.compute.values.value_lists import SliceValues, value_lists
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.windows.times import FIRST_TIME, LAST_TIME
@@ -212,7 +213,10 @@ def merge_sessions(
         columns = [key.take(key_index) for key in keys]
         columns.append(_timestamps(sessions.first_us.take(of_row)))
         columns.append(_timestamps(sessions.last_us.take(of_row) + window.gap_us))
-        columns += merged.columns(rows)
+        try:
+            columns += merged.columns(rows)
+        except TooManyValues as error:
+            raise error.of_key("the session", spec.keys, columns[: len(spec.keys)]) from None
         yield with_averages(columns, schema, spec)
 
 

@@ -17,6 +17,7 @@ from runtime.compute.accumulators.segments import run_starts
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import Int64Array, ranks, running_sums
 from runtime.compute.values.percentiles import RangePercentiles
+from runtime.compute.values.too_many_values import check_counts
 from runtime.functions.aggregates import AGGREGATES
 from runtime.functions.aggregates.function import FromValues, WindowValues
 from runtime.spec.aggregates import ResultOfValues
@@ -38,11 +39,15 @@ def results_of_values(
         values: Values of slices.
         oldest_slice: First slice of each window.
         newest_slice: Last slice of each window.
+
+    Raises:
+        TooManyValues: A window has more values than the accumulator allows.
     """
     form = AGGREGATES[accumulator.function].form
     assert isinstance(form, FromValues)
     type_ = arrow_type(accumulator.output.type)
     counts = values.counts(oldest_slice, newest_slice)
+    check_counts(counts, accumulator.max_values)
     (filled,) = np.nonzero(counts)
     parts = [pa.array([], type_)]
     for part in _parts(counts[filled]):

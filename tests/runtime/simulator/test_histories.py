@@ -419,3 +419,15 @@ def _state_after(batches, window="tumble"):
         number = storage.plan(batch)
         running.run(number, batch)
     return storage.state(0, 0, len(batches)).blobs
+
+
+@pytest.mark.parametrize("name", ["hop", "session"])
+def test_a_stream_names_the_key_for_which_it_would_keep_too_many_values(name):
+    sql = of_window(name).replace("COUNT(*)", "MODE(v)")
+    rows = [(i * 400, "abb"[i % 3], i % 3, None) for i in range(30)]
+    unlimited = stream(sql, rows, settings=(("sqlwin.state.max-values", "0"),))
+    in_batch = unlimited.batch_rows(unlimited.order)
+    assert disagreement(unlimited, unlimited.history(1), in_batch, 1) is None
+    of = stream(sql, rows, settings=(("sqlwin.state.max-values", "6"),))
+    failure = disagreement(of, of.history(1), in_batch, 1)
+    assert failure is not None and "for k = b: the maximum is 6" in failure.reason

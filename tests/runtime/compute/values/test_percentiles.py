@@ -9,11 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.compute.kernels.merge import merge_slices
+from runtime.compute.kernels.partials import merge_equal_slices
+from runtime.compute.kernels.session import merge_sessions
 from runtime.compute.values.percentiles import condense
-from runtime.spec.aggregates import ApproxPercentile, ResultOfValues, WindowAggregation
+from runtime.errors import ExecutionError
+from runtime.spec.aggregates import ApproxPercentile, ResultOfValues, Summaries, WindowAggregation
 from runtime.spec.table import Column
 from runtime.windows.cumulate import Cumulate
 from runtime.windows.hop import Hop
+from runtime.windows.session import SessionWindow
+from runtime.windows.times import FIRST_TIME, LAST_TIME
 from runtime.windows.tumble import Tumble
 from tests.reference import windows_of
 
@@ -131,3 +136,35 @@ def test_nan_is_the_largest_value_and_weights_are_counted():
     )
     (result,) = percentiles_of(table, Tumble(10), 10_000).values()
     assert result[:5] == [0.0, 0.0, 0.0, 1.0, pytest.approx(math.nan, nan_ok=True)]
+
+
+MEDIAN = ResultOfValues(("v",), Column("m", "double"), "MEDIAN", max_values=3)
+
+
+def lists_of(*rows):
+    """Return partials (key, slice end, values) with the columns of slices and of sessions."""
+    key, ends, values = zip(*rows, strict=True)
+    lists = condense(pa.array(values, pa.list_(pa.float64())), MEDIAN.condenses_to)
+    times = pa.array(ends, pa.int64())
+    return pa.table(
+        {"k": pa.array(key), "slice": times, "v": lists, FIRST_TIME: times, LAST_TIME: times}
+    )
+
+
+@pytest.mark.parametrize("merge", [merge_slices, merge_sessions])
+def test_a_window_with_more_values_than_allowed_names_its_key(merge):
+    window = Hop(10, 20) if merge is merge_slices else SessionWindow(15, ("k",))
+    of = WindowAggregation(window, ("k",), "slice", (MEDIAN,))
+    few = lists_of(("a", 10, [1, 2]), ("a", 20, [3]), ("b", 10, [1, 2]))
+    assert len(pa.Table.from_batches(merge(few, of))) > 1
+    many = lists_of(("a", 10, [1, 2]), ("b", 10, [1, 2]), ("b", 20, [3, 3]))
+    with pytest.raises(ExecutionError, match="4 values of a window for k = b: the maximum is 3"):
+        list(merge(many, of))
+
+
+def test_a_slice_of_a_stream_with_more_values_than_allowed_names_its_key():
+    lists = [[{"value": value, "weight": 1, "spread": 0}] * 2 for value in (1.0, 2.0, 3.0)]
+    table = pa.table({"k": ["a", "b", "b"], "slice": [10, 10, 10], "v": lists})
+    assert merge_equal_slices(table.slice(1), 1, "slice", (Summaries(("v",), 10),)).num_rows == 1
+    with pytest.raises(ExecutionError, match="4 values of a window for k = b: the maximum is 3"):
+        merge_equal_slices(table, 1, "slice", (MEDIAN.collector,))
