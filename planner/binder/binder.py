@@ -20,6 +20,7 @@ from planner.aggregates.calls import (
     mark_user_aggregates,
     skip_nulls,
 )
+from planner.binder.all_time.groups import bind_grouping_of_stream
 from planner.binder.analysed_apart import analyse_apart
 from planner.binder.as_of import join_as_of
 from planner.binder.changes.function import bind_changelog
@@ -296,6 +297,8 @@ class _Binder(Relations):
             query = without_unused_ctes(query)
         with self._record_notes(query):
             regrouped = bind_regrouping(query, self, scope)
+            if regrouped is None:
+                regrouped = bind_grouping_of_stream(query, self, scope)
             if regrouped is not None:
                 return without_unused_ctes(self._all_of(regrouped, query))
         self._skip_nulls_in_windows(query, scope)

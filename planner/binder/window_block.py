@@ -114,7 +114,7 @@ def bind_aggregation(
     """
     data = function.args["data"]
     name = function.alias or (name_of_columns(data) if isinstance(data, exp.Table) else None)
-    return _bind_block(select, windowed, name, windowed.time_column, relations, scope)
+    return bind_block(select, windowed, name, windowed.time_column, relations, scope)
 
 
 def bind_regrouping(select: exp.Select, relations: Relations, scope: Scope) -> Node | None:
@@ -132,7 +132,7 @@ def bind_regrouping(select: exp.Select, relations: Relations, scope: Scope) -> N
     if not (is_aggregation(select) or select.args.get("distinct")):
         return None
     if lone_source(select) is None and _reads_stream(select, relations):
-        select = _over_joined_rows(select, relations, scope) or select
+        select = over_joined_rows(select, relations, scope) or select
     source = lone_source(select)
     if source is None:
         return None
@@ -153,7 +153,7 @@ def bind_regrouping(select: exp.Select, relations: Relations, scope: Scope) -> N
     group = select.args.get("group")
     if group is None or (has_groupings(group) and not isinstance(side.node, RangeRows)):
         return None
-    return _bind_block(select, side.node, side.name or None, time, relations, scope)
+    return bind_block(select, side.node, side.name or None, time, relations, scope)
 
 
 def _refuse_groupings(select: exp.Select, sql: str) -> None:
@@ -173,7 +173,7 @@ def _reads_stream(select: exp.Select, relations: Relations) -> bool:
     return any(streams_of(node, relations.catalog) for node in nodes)
 
 
-def _over_joined_rows(select: exp.Select, relations: Relations, scope: Scope) -> exp.Select | None:
+def over_joined_rows(select: exp.Select, relations: Relations, scope: Scope) -> exp.Select | None:
     """Return a grouping SELECT with joins as one over a subquery of the joined rows, or None."""
     clauses = [select.args.get(key) for key in ("group", "having", "order")]
     group = select.args.get("group")
@@ -218,7 +218,7 @@ def _over_joined_rows(select: exp.Select, relations: Relations, scope: Scope) ->
     return outer
 
 
-def _bind_block(
+def bind_block(
     select: exp.Select,
     windowed: Node,
     source_alias: str | None,
@@ -226,6 +226,20 @@ def _bind_block(
     relations: Relations,
     scope: Scope,
 ) -> Node:
+    """Bind a grouping block over rows.
+
+    Args:
+        select: The block.
+        windowed: Rows that it groups.
+        source_alias: The block's alias for them.
+        time_column: Column that orders FIRST_VALUE and LAST_VALUE.
+        relations: Relations of the query.
+        scope: CTEs in scope.
+
+    Raises:
+        Refused: The block stays with Spark.
+        AnalysisError: Spark's analyser rejects the block.
+    """
     group = select.args.get("group")
     groupings = None
     if group is not None and has_groupings(group):

@@ -165,7 +165,8 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
         yield from _lines_of_versions(step, key_groups, policy)
         return
     yield f"StreamWindowOperator(number=[{step.number}], window=[{window}]):"
-    yield _watermark(local, policy)
+    if local.window.closes:
+        yield _watermark(local, policy)
     if _is_on_processing_time(local):
         late, followed = "no row is late", "processing time"
     else:
@@ -181,6 +182,12 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
     if local.mode.first is not None:
         rank = f"rows with {local.mode.first.function} above {local.mode.first.last} in their slice"
         yield f"  dropped while reading: {rank}"
+    if not local.window.closes:
+        yield (
+            "  groups that change are emitted after each micro-batch, or when early firing is "
+            f"due; {late}"
+        )
+        return
     yield f"  a window is emitted when {followed} reaches its end; {late}"
     if is_updated and not local.window.has_slices:
         yield (

@@ -18,6 +18,8 @@ from runtime.windows.intervals import render_duration
 
 def window_text(window: Window, source: str) -> str:
     """Return a window as Flink prints it: `HOP(time_col=[ts], size=[10 min], slide=[5 min])`."""
+    if not window.closes:
+        return window.function
     texts = [source, *window.parameter_texts()]
     if window.partition:
         texts.append(f"partition keys=[{', '.join(window.partition)}]")

@@ -429,8 +429,10 @@ def is_identified(window: Window, roles: Collection[str]) -> bool:
     """Return whether columns with these roles identify a window.
 
     The end does, also for RANGES: those that share it are emitted together. The start does except
-    for CUMULATE and RANGES, whose windows share it.
+    for CUMULATE and RANGES, whose windows share it. All time is one window.
     """
+    if not window.closes:
+        return True
     if "end" in roles or "time" in roles:
         return True
     return "start" in roles and window.start_identifies

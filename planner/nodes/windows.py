@@ -87,6 +87,17 @@ def window_properties(node: Node) -> AttachedWindow | None:
     return None
 
 
+def groups_all_time(plan: Node) -> bool:
+    """Return whether a physical plan groups rows of a stream without a window."""
+    return any(not node.window.closes for node in plan.find_all(GlobalWindowAggregate))
+
+
+def only_inserts(plan: Node) -> bool:
+    """Return whether groups without a window never change: SELECT DISTINCT of rows that stay."""
+    groups = [node for node in plan.find_all(GlobalWindowAggregate) if not node.window.closes]
+    return bool(groups) and not any(node.plans for node in groups)
+
+
 def notes_on_windows(node: Node) -> tuple[str, ...]:
     """Return notes about windows that are valid but may be unintended."""
     notes: dict[str, None] = {}

@@ -110,4 +110,6 @@ def _is_on_processing_time(operator: GlobalWindowAggregate, catalog: Catalog) ->
     local = exchange.input
     if not isinstance(local, LocalWindowAggregate):
         return False
+    if not local.window.closes:
+        return True
     return is_processing_time(local.input, local.time_column, catalog)

@@ -288,8 +288,8 @@ def _refuse_select(
     missing = "".join(f"{note.reason}: " for note in dict.fromkeys(notes))
     if select.args.get("distinct") is not None:
         raise _refusal(
-            "SELECT DISTINCT on a stream would compare each row with all earlier rows",
-            "deduplicate within windows: GROUP BY the columns, window_start, window_end",
+            f"{missing}this SELECT DISTINCT is not supported on streams",
+            "select columns by their names, without ORDER BY, from one table or subquery",
             select.expressions[0],
             lead("DISTINCT", is_alone=True),
         )
@@ -298,8 +298,8 @@ def _refuse_select(
     group = select.args.get("group")
     if group or calls:
         raise _refusal(
-            "an aggregation over a stream without windows never ends",
-            "use TABLE(TUMBLE(...)), HOP or CUMULATE, grouped by window_start and window_end",
+            f"{missing}this aggregation without a window is not supported on streams",
+            "group named columns of one table or subquery, or of a join with GROUP BY",
             group or calls[0],
             GROUP_BY if group else None,
         )

@@ -56,6 +56,8 @@ def stream_obstacle(
         return "the input is a stream, but the INSERT reads another one"
     if is_processing_time(local.input, local.time_column, catalog):
         return "the windows of the stream use processing time"
+    if not node.window.closes:
+        return "groups without a window are emitted more than once"
     if node.window.emit_only_on_update:
         return "the windows of the stream are emitted on updates only"
     return None

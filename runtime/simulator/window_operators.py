@@ -205,9 +205,13 @@ class RunningOperator:
         numbers = {source.name: number for number, source in enumerate(self._sources)}
         numbers[""] = ALL_SOURCES
         # the clock is the watermark of a source on processing time
-        clocks = {source.name for source in self._sources if source.time_type == "proctime"}
+        unmarked = {
+            source.name
+            for source in self._sources
+            if source.time_type == "proctime" or not self._local.window.closes
+        }
         pairs = [
-            (numbers[mark.source], None if mark.source in clocks else mark.watermark_us)
+            (numbers[mark.source], None if mark.source in unmarked else mark.watermark_us)
             for mark in marks
         ]
         for start in range(0, len(pairs), self._batch_rows):

@@ -77,8 +77,16 @@ class StreamRun:
     latest: LatestRows = field(default_factory=LatestRows)
 
 
-def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None:
+def check_sink(
+    spec: TableSpec, *, overwrite: bool, emits_updates: bool, has_windows: bool = True
+) -> None:
     """Check that a table can accept the rows of a stream, before anything starts.
+
+    Args:
+        spec: Table.
+        overwrite: Whether its rows are to be replaced.
+        emits_updates: Whether the stream replaces rows that it emitted before.
+        has_windows: Whether these are windows, not groups without a window.
 
     Raises:
         CatalogError: The declaration is wrong, or the table is only a source.
@@ -94,22 +102,24 @@ def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None
         )
     if not emits_updates:
         return
+    because = "of allowed lateness or early firing" if has_windows else "it groups rows of all time"
+    instead = _NO_UPDATES if has_windows else "group by a window"
     if table.sink_mode in (None, SinkMode.APPEND):
         upserting = sink_names(SinkMode.UPSERT)
         raise AnalysisError(
             f"`{spec.name}` (connector '{spec.connector}') does not support updates, "
-            "which this query produces because of allowed lateness or early firing",
+            f"which this query produces because {because}",
             subjects=(f"'{spec.connector}'", spec.name),
-            hint=f"{_NO_UPDATES}, or insert into a table of {sink_names(SinkMode.CHANGELOG)}"
+            hint=f"{instead}, or insert into a table of {sink_names(SinkMode.CHANGELOG)}"
             + (f", or of {upserting} with a PRIMARY KEY" if upserting else ""),
         )
+    key = "..., window_start, window_end" if has_windows else "the columns of GROUP BY"
     if table.sink_mode is SinkMode.UPSERT and not spec.primary_key:
         raise AnalysisError(
             f"`{spec.name}` (connector '{spec.connector}') needs a PRIMARY KEY for updates, which "
-            "this query produces because of allowed lateness or early firing",
+            f"this query produces because {because}",
             subjects=(f"'{spec.connector}'", spec.name),
-            hint=f"add PRIMARY KEY (..., window_start, window_end) NOT ENFORCED to `{spec.name}`, "
-            f"or {_NO_UPDATES}",
+            hint=f"add PRIMARY KEY ({key}) NOT ENFORCED to `{spec.name}`, or {instead}",
         )
 
 

@@ -69,6 +69,14 @@ class StreamOptions:
         """Whether a window can be emitted more than once. Rows then have a row kind."""
         return self.allowed_lateness_us > 0 or self.early_fire is not None
 
+    def for_all_time(self) -> StreamOptions:
+        """Return the options of groups without a window: emitted early, and never late.
+
+        Without a setting they are emitted after each micro-batch in which they change.
+        """
+        early = self.early_fire or FireRule(delay_us=0)
+        return replace(self, early_fire=early, late_fire=None, allowed_lateness_us=0)
+
     @property
     def fires_after_delay(self) -> bool:
         """Whether windows are emitted in intervals of processing time."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from runtime.windows.all_time import AllTime
 from runtime.windows.arguments import WindowKind
 from runtime.windows.cumulate import CUMULATE, CalendarCumulate, Cumulate
 from runtime.windows.hop import HOP, CalendarHop, Hop
@@ -15,7 +16,7 @@ from runtime.windows.ranges import RANGES, Ranges
 from runtime.windows.session import SESSION, RowGapSession, SessionWindow
 from runtime.windows.tumble import TUMBLE, CalendarTumble, Tumble
 
-FixedWindow: TypeAlias = Tumble | Hop | Cumulate | Ranges
+FixedWindow: TypeAlias = Tumble | Hop | Cumulate | Ranges | AllTime
 AlignedWindow: TypeAlias = FixedWindow | CalendarTumble | CalendarHop | CalendarCumulate
 Window: TypeAlias = AlignedWindow | SessionWindow | RowGapSession
 

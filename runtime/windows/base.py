@@ -36,6 +36,9 @@ class BaseWindow(ABC):
     tiles: ClassVar[bool] = False
     """Whether each time is in exactly one window."""
 
+    closes: ClassVar[bool] = True
+    """Whether windows end. The window of all time does not."""
+
     start_identifies: ClassVar[bool] = True
     """Whether windows with equal starts have equal ends."""
 

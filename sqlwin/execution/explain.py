@@ -15,6 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.explain.build import operator_ids, query_document
 from planner.explain.document import QueryDocument, mask_document
 from planner.nodes.logical import Sink
+from planner.nodes.windows import groups_all_time, only_inserts
 from planner.plan import Plan
 from planner.sql.depth import deep_trees
 from runtime.connectors.registry import open_table
@@ -336,7 +337,9 @@ class Explanations:
         for number, (insert, plan) in enumerate(zip(inserts, plans, strict=True)):
             if self._plans.is_stream(plan):
                 sink = into_table(insert, target_of(self._plans.catalog, insert))
-                sections[number] += explain_sink(sink, emits_updates=options.emits_updates)
+                is_again = options.emits_updates or groups_all_time(plan.physical)
+                is_again = is_again and not only_inserts(plan.physical)
+                sections[number] += explain_sink(sink, emits_updates=is_again)
         return sections
 
     def _stream_sections(self, names: Sequence[str], plans: Sequence[Plan]) -> list[str]:

@@ -17,6 +17,7 @@ from planner.lowering.stream.steps import (
 )
 from planner.nodes.logical import Node, Sink
 from planner.nodes.physical import ScanLocalWindowAggregate, with_rows_by_spark
+from planner.nodes.windows import groups_all_time, only_inserts
 from planner.plan import Plan
 from planner.streams.plan_form import operator_schemas
 from planner.streams.tables import bounded_tables, sources_in_order, streams_of
@@ -27,7 +28,7 @@ from runtime.plan.streams import StreamRowsStep, watermarked_rows
 from runtime.refusal import Refusal
 from runtime.spec.expressions import RankOrder
 from runtime.spec.state_schema import OperatorSchema
-from runtime.spec.stream import StreamSource
+from runtime.spec.stream import ROW_KIND, StreamSource
 from runtime.spec.table import LOOKUP_CACHE, Reload, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.entries import LoweredWindows, Registered, StreamOfWindows
@@ -103,6 +104,17 @@ class LoweredStream:
             return (self.steps.shared.input,)
         stages = {step.number: step.input for step in window_steps(self.steps.rows)}
         return tuple(stages[number] for number in sorted(stages))
+
+    def options(self, options: StreamOptions) -> StreamOptions:
+        """Return the options of the settings as this stream uses them."""
+        if any(groups_all_time(plan.physical) for plan in self.plans):
+            return options.for_all_time()
+        return options
+
+    @property
+    def only_inserts(self) -> bool:
+        """Whether it emits each row once, although its operator may emit groups again."""
+        return all(only_inserts(plan.physical) for plan in self.plans)
 
     @property
     def source_names(self) -> tuple[tuple[str, ...], ...]:
@@ -197,12 +209,15 @@ class LoweredStream:
             windows.dataframe(options, number).createOrReplaceTempView(view)
         meter = None if self.measuring is None else self.measuring.meter
         rows = streaming_dataframe(spark, self.steps.rows, options, dataframe, meter)
+        if self.only_inserts:
+            rows = rows.drop(ROW_KIND)
         carries_late = self.steps.carries_late_rows and not keeps_late_rows
         return results_among(rows) if carries_late else rows
 
     def explained(self, options: StreamOptions) -> str:
         """Return EXPLAIN's text about the state and watermarks of a single query."""
         assert isinstance(self.steps, StreamSteps)
+        options = self.options(options)
         firing = Firing(options.early_fire is not None, options.allowed_lateness_us > 0)
         return explain_stream(self.steps.rows, options.key_groups, options.watermark_policy, firing)
 

@@ -356,7 +356,7 @@ class Plans:
         check_streams(self.spark)
         with self.errors_of(lowered.plans[0].sql), self._span("Spark's analysis"):
             # The user starts this stream through Spark, not through sqlwin.
-            options = foreign_options(self.spark, self.config)
+            options = lowered.options(foreign_options(self.spark, self.config))
             frame = lowered.dataframe(self.spark, options)
             self.guard.check_plan(lambda: frame)
             return frame if lowered.limit is None else frame.limit(lowered.limit)

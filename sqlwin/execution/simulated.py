@@ -93,7 +93,7 @@ def simulate(plans: Plans, statement: Query | Insert) -> Simulated | Refusal:
             plans.end()
     if isinstance(query, Refusal):
         return query
-    options = stream_options(plans.config)
+    options = lowered.options(stream_options(plans.config))
     if query.result_clock:
         definition = Refusal("the processing time of results depends on the micro-batches")
     if query.result_clock and (options.emits_updates or query.limit is not None):

@@ -103,6 +103,8 @@ class OperatorRows:
         catalog: Catalog that identifies streams.
         late: Table whose rows carry LATE_ROW, if any.
         more: Further columns that windows carry in band.
+        has_time: Whether rows have a time. Otherwise their windows never close, and follow no
+            watermark.
 
     Attributes:
         sources: Sources of watermarks, indexed by SOURCE.
@@ -117,7 +119,10 @@ class OperatorRows:
         catalog: Catalog,
         late: LateSource | None = None,
         more: tuple[str, ...] = (),
+        *,
+        has_time: bool = True,
     ) -> None:
+        self._has_time = has_time
         self._operators = operators
         self._catalog = catalog
         self._late = late
@@ -147,7 +152,7 @@ class OperatorRows:
         Raises:
             StreamRefusal: A stream has no watermark, or `time_column` is not its time column.
         """
-        if time_column is not None:
+        if time_column is not None and self._has_time:
             self._is_processing_time = is_processing_time(node, time_column, self._catalog, place)
             if not self._is_processing_time:
                 check_time(node, time_column, self._catalog, place)
@@ -324,10 +329,10 @@ class OperatorRows:
     def _append_watermarks(self, node: Node) -> exp.Query:
         """Return the node unchanged, with its tables' watermarks as separate rows."""
         result = self._rows_without_watermark(node)
-        if self._is_processing_time:
+        if self._is_processing_time or not self._has_time:
             # Every row carries its processing time, so no table has to be read again.
             for _, stream in stream_tables(node, self._catalog):
-                self._number(StreamSource(stream.name, "proctime"))
+                self._number(self._unmarked(stream))
             return result
         for place in stream_tables(node, self._catalog):
             result = self._add_marks(result, node, place)
@@ -340,7 +345,11 @@ class OperatorRows:
 
         An operator that reads other operators' results follows their tables as well.
         """
-        if self._is_processing_time or all(_is_operator(source) for source in self.sources):
+        if (
+            self._is_processing_time
+            or not self._has_time
+            or all(_is_operator(source) for source in self.sources)
+        ):
             return query
         control = (*_CONTROL, *self._more)
         names = [*(column(c.name) for c in node.schema), *(column(name) for name in control)]
@@ -385,6 +394,10 @@ class OperatorRows:
         self.sources.append(source)
         return literal(len(self.sources) - 1)
 
+    def _unmarked(self, stream: StreamTable) -> StreamSource:
+        """Return a table as a source without a watermark."""
+        return StreamSource(stream.name, "proctime" if self._has_time else "timestamp_ntz")
+
     def _marks(self, stream: StreamTable, scan: exp.Query) -> list[exp.Expr]:
         """Return SOURCE and WATERMARK of a table's rows. `scan` reads all columns of the table.
 
@@ -393,9 +406,10 @@ class OperatorRows:
         Raises:
             StreamRefusal: The watermark refers to a missing column.
         """
-        watermark = None if self._is_processing_time else stream.watermark
+        has_mark = self._has_time and not self._is_processing_time
+        watermark = stream.watermark if has_mark else None
         if watermark is None:
-            number = self._number(StreamSource(stream.name, "proctime"))
+            number = self._number(self._unmarked(stream))
             return [alias(number, SOURCE), alias(null_watermark(), WATERMARK)]
         time_type = time_type_of(stream.name, watermark, scan, self._catalog)
         delay_us = plain_delay_us(watermark, self._catalog) or 0

@@ -37,12 +37,14 @@ from planner.nodes.physical import (
     StreamGapFill,
     StreamVersionJoin,
 )
+from planner.nodes.windows import groups_all_time
 from planner.sql.build import column, identifier, to_sql
 from planner.sql.nodes import span_of
 from planner.streams.current_watermark import asks_watermark
 from planner.streams.delay import wall_clock_delay_us
 from planner.streams.late_rows import DROP, late_source, late_source_below
 from planner.streams.refusals import (
+    BATCH,
     NO_UPDATES,
     SET_OPERATION,
     StreamRefusal,
@@ -130,6 +132,7 @@ def lower_stream(
         StreamRefusal: The plan cannot be computed on a stream, a watermark is missing, or late rows
             of a table with `late-rows` cannot reach the result.
     """
+    emits_updates = emits_updates or groups_all_time(plan)
     named = dict(labels or {})
     order: tuple[RankOrder, ...] = ()
     limit: int | None = None
@@ -296,9 +299,17 @@ class _StreamLowering(WholeWindowsLowering):
     def local_step(self, local: LocalWindowAggregate) -> StreamLocalStep:
         """Return the local stage of a window aggregate."""
         refuse_late_windows(local.input, "aggregated, ranked or joined")
-        rows = OperatorRows(self, self.catalog, self._late)
+        has_time = local.window.closes
+        rows = OperatorRows(self, self.catalog, self._late, has_time=has_time)
         place = local.time_place or local.place
         query = rows.query_with_watermarks(local.input, local.time_column, self._followed, place)
+        if rows.has_operator and not has_time:
+            raise StreamRefusal(
+                "GROUP BY without a window over results of windows or groups is not supported on "
+                "streams",
+                f"insert them into a table, and read that; {BATCH}",
+                local.place,
+            )
         if self._emits_updates and rows.has_operator:
             raise StreamRefusal(
                 "a window over the results of another window does not support allowed "
@@ -306,7 +317,7 @@ class _StreamLowering(WholeWindowsLowering):
                 f"{NO_UPDATES}, or remove the outer window",
                 local.place,
             )
-        is_one = rows.are_carried and len(rows.sources) == 1
+        is_one = rows.are_carried and len(rows.sources) == 1 and has_time
         source: SqlRows | SplitScan
         delay_us: int | None
         if (

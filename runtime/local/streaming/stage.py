@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from runtime.compute.arrow.blobs import MAX_BLOB_BYTES, pieces, split_by_bucket
 from runtime.compute.buffer import BufferRows
 from runtime.compute.counters import count, is_counting
-from runtime.compute.kernels.columns import as_type, int64_values, table_bytes
+from runtime.compute.kernels.columns import as_type, int64_values, replace_values, table_bytes
 from runtime.compute.kernels.keys import bucket_of
 from runtime.compute.kernels.session import ends_of_rows
 from runtime.local.stage import BufferPlan, aggregate
@@ -28,6 +28,7 @@ from runtime.local.streaming.messages import SLICE_END, LateCandidates, LateRows
 from runtime.local.streaming.progress import TaskProgress, is_first_task
 from runtime.spec.expressions import FirstRows
 from runtime.spec.stream import ALL_SOURCES, FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
+from runtime.windows.all_time import N_PARTS
 from runtime.windows.times import LAST_TIME
 
 # Base for encoding rows that are not kept: this minus their source, which is below all sources
@@ -217,6 +218,8 @@ class LocalTask:
         """Yield partials in one or more messages for each key group that has any."""
         if self._first is not None:
             table = self._first.of(table)
+        if not self._plan.buffer.window.closes and self._plan.buffer.keys:
+            table = self._in_parts(table)
         count("rows_out", table.num_rows)
         # group small ones: each batch has a cost, here and in the JVM
         together: list[tuple[int, Partials]] = []
@@ -230,6 +233,14 @@ class LocalTask:
             n_bytes += rows_bytes
         if together:
             yield _encode_partials(together)
+
+    def _in_parts(self, table: pa.Table) -> pa.Table:
+        """Distribute partials of all time over its parts by the hash of their keys."""
+        buffer = self._plan.buffer
+        columns = [table.column(key) for key in buffer.keys]
+        # another seed than for key groups, whose keys would else be in few parts
+        part = bucket_of(columns, table.num_rows, N_PARTS, seed=N_PARTS)
+        return replace_values(table, buffer.slice_end, part.astype(np.int64) + 1)
 
     def _split_by_key_group(self, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         """Yield (key group number, some of its rows) for each key group, possibly several times."""

@@ -264,6 +264,8 @@ class WindowOperator(KeyGroupOperator):
         return self._slices.n_rows, self._slices.n_bytes
 
     def _next_window_end_us(self, reader: int) -> int | None:
+        if not self._slices.readers[reader].spec.aggregation.window.closes:
+            return None
         first, last = self._slices.window_ends(reader)
         # another reader may still need chunks that this reader has emitted or never emits
         is_waiting = (first <= last) & (last > _or_never(self._closed_us))

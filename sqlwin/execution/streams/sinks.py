@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from planner.lowering.stream.statement_set import StreamSetSteps
 from planner.nodes.logical import Sink
+from planner.nodes.windows import groups_all_time
 from planner.sql.build import identifier, to_sql
 from planner.streams.update_identity import update_identity
 from runtime.connectors.registry import open_table
@@ -156,7 +157,12 @@ def check_tables(lowered: LoweredStream, sink: StreamSink, *, emits_updates: boo
             does not distinguish the rows that are updated.
     """
     for into, plan in zip(tables_of(sink), lowered.plans, strict=False):
-        check_sink(into.table, overwrite=into.overwrite, emits_updates=emits_updates)
+        check_sink(
+            into.table,
+            overwrite=into.overwrite,
+            emits_updates=emits_updates,
+            has_windows=not groups_all_time(plan.physical),
+        )
         if not (emits_updates and open_table(into.table).is_updated_by_key):
             continue
         physical = plan.physical
@@ -171,9 +177,10 @@ def check_tables(lowered: LoweredStream, sink: StreamSink, *, emits_updates: boo
 def replaces_rows(lowered: LoweredStream, options: StreamOptions) -> bool:
     """Return whether a stream replaces rows that it emitted before.
 
-    Only windows are emitted more than once; rows without windows are final.
+    Only windows and groups are emitted more than once; other rows are final.
     """
-    return options.emits_updates and bool(lowered.local_stages)
+    emits_updates = lowered.options(options).emits_updates and not lowered.only_inserts
+    return emits_updates and bool(lowered.local_stages)
 
 
 def explain_sink(sink: StreamSink, *, emits_updates: bool) -> str:

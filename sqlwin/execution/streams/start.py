@@ -97,7 +97,7 @@ def start_stream(
     # If the start fails, `undo` releases everything in reverse order.
     with errors, plans.streams.starting(), ExitStack() as undo:
         spark, config = plans.spark, plans.config
-        planned = planned_options(spark, config)
+        planned = lowered.options(planned_options(spark, config))
         check_tables(lowered, sink, emits_updates=replaces_rows(lowered, planned))
         check_workers(spark)
         late = late_tables(plans.catalog, lowered, sink)
@@ -282,7 +282,7 @@ def checkpoint_section(plans: Plans, lowered: LoweredStream, sink: StreamSink) -
     """Return EXPLAIN's section about the checkpoint; empty without a checkpoint."""
     if not str(plans.config.get("execution.checkpointing.dir")):
         return ""
-    options = stream_options(plans.config)
+    options = lowered.options(stream_options(plans.config))
     identity = identity_of(lowered, options, plans.config.mask, partial(resolve, plans.spark))
     place = _place(plans, sink, identity, lambda directory: True)
     files = writable_files_at(plans.spark, place.directory)

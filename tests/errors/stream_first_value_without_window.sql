@@ -1,5 +1,5 @@
 CREATE TABLE clicks (page STRING, tags ARRAY<STRING>, n INT, ts TIMESTAMP_LTZ(3), seen TIMESTAMP_LTZ(3), pt AS PROCTIME(),
   WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) WITH ('connector' = 'datagen');
-SELECT page, COUNT(*) AS n
+SELECT page, FIRST_VALUE(n)
 FROM clicks
 GROUP BY page;

@@ -1,0 +1,1 @@
+"""Bind queries over all rows of a stream: groups without a window."""

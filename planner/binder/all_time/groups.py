@@ -1,0 +1,133 @@
+"""Bind GROUP BY without a window, and SELECT DISTINCT, over rows of a stream.
+
+They are window aggregations whose only window holds all rows and never closes. In batch, Spark or
+this process groups such rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from planner.binder.relations import Relations, Scope
+from planner.binder.window_block import bind_block, is_aggregation, over_joined_rows
+from planner.nodes.logical import (
+    Aggregate,
+    Node,
+    SqlQuery,
+    TableScan,
+    WindowColumns,
+    in_windows,
+    with_column,
+)
+from planner.sql.build import cast_as, column, is_whole_star, literal, select_all_from
+from planner.sql.nodes import span_of
+from planner.sql.parts import lone_source, name_parts
+from planner.streams.refusals import BATCH, StreamRefusal
+from planner.streams.tables import stream_named, streams_of
+from runtime.spec.table import Column
+from runtime.windows.all_time import AllTime
+
+_TIME = Column("$all", "timestamp_ntz", False)
+_COLUMNS = WindowColumns("$all_start", "$all_end", "$all_time")
+# Clauses that a SELECT DISTINCT must not have to be rewritten as a grouping
+_NOT_DISTINCT = ("group", "having", "qualify", "windows", "order", "limit", "offset")
+
+
+def bind_grouping_of_stream(select: exp.Select, relations: Relations, scope: Scope) -> Node | None:
+    """Bind a SELECT that groups rows of a stream without a window.
+
+    Returns:
+        The nodes, or None if the SELECT does not group rows, or reads no stream.
+
+    Raises:
+        Refused: The block stays with Spark.
+        AnalysisError: Spark's analyser rejects the block.
+        StreamRefusal: An aggregate depends on the order of the rows.
+    """
+    if not (is_aggregation(select) or select.args.get("distinct")):
+        return None
+    if select.find_ancestor(exp.In, exp.Exists):
+        return None  # a lookup subquery is not a set of results, and may read outer columns
+    grouping = select if is_aggregation(select) else _distinct_as_grouping(select)
+    if grouping is not None and lone_source(grouping) is None:
+        grouping = over_joined_rows(grouping, relations, scope)
+    source = lone_source(grouping or select)
+    if source is None or source.alias_column_names:
+        return None
+    node = _rows_of(source, relations, scope)
+    grouping = grouping or _distinct_rows_as_grouping(select, node)
+    if grouping is None or not streams_of(node, relations.catalog):
+        return None
+    epoch = cast_as(literal("1970-01-01 00:00:00"), _TIME.type)
+    place = span_of(grouping.args.get("group") or select)
+    windowed = in_windows(with_column(node, _TIME, epoch), AllTime(), _TIME, _COLUMNS, place)
+    bound = bind_block(
+        grouping, windowed, source.alias_or_name or None, _TIME.name, relations, scope
+    )
+    for aggregate in bound.find_all(Aggregate):
+        if aggregate.input is windowed or windowed in aggregate.input.inputs:
+            _refuse_order(aggregate, relations.sql)
+    return bound
+
+
+def _rows_of(source: exp.Expr, relations: Relations, scope: Scope) -> Node:
+    """Return the rows of a relation."""
+    rows = source.copy()
+    rows.set("alias", None)
+    if isinstance(rows, exp.Subquery):
+        return relations.node_of(rows.this, scope)
+    node = relations.node_of(select_all_from(rows), scope)
+    if not isinstance(rows, exp.Table) or not isinstance(node, SqlQuery) or node.relations:
+        return node
+    stream = stream_named(rows, relations.catalog)
+    if stream is None:
+        return node
+    connector = relations.catalog.connector(name_parts(rows))
+    return TableScan(node.schema, stream.name, node.query, connector)
+
+
+def _distinct_as_grouping(select: exp.Select) -> exp.Select | None:
+    """Return a SELECT DISTINCT of expressions as GROUP BY these, or None for another SELECT."""
+    items = [item.unalias() for item in select.expressions]
+    if any(item.find(exp.Star, exp.Window, exp.Query) for item in items):
+        return None
+    return _grouped(select, items)
+
+
+def _distinct_rows_as_grouping(select: exp.Select, rows: Node) -> exp.Select | None:
+    """Return a SELECT DISTINCT * over some rows as GROUP BY their columns, or None."""
+    if len(select.expressions) != 1 or not is_whole_star(select.expressions[0]):
+        return None
+    columns = [column(c.name) for c in rows.schema]
+    grouped = _grouped(select, columns)
+    if grouped is not None:
+        grouped.set("expressions", columns)
+    return grouped
+
+
+def _grouped(select: exp.Select, items: Sequence[exp.Expr]) -> exp.Select | None:
+    """Return a SELECT DISTINCT as GROUP BY its items, or None if it has other clauses."""
+    distinct = select.args["distinct"]
+    if distinct.args.get("on") or any(map(select.args.get, _NOT_DISTINCT)):
+        return None
+    # constants do not distinguish rows, and a number would be read as an ordinal
+    keys = [item.copy() for item in items if item.find(exp.Column)]
+    if not keys:
+        return None
+    grouped = select.copy()
+    grouped.set("distinct", None)
+    grouped.set("group", exp.Group(expressions=keys))
+    return grouped
+
+
+def _refuse_order(aggregate: Aggregate, sql: str) -> None:
+    """Refuse aggregates that pick or join values by time, which rows of all time lack."""
+    for call in aggregate.calls:
+        if call.order is not None:
+            raise StreamRefusal(
+                f"without a window, {call.text} on a stream depends on the order of the rows",
+                f"use MIN_BY(value, time) or MAX_BY(value, time); {BATCH}",
+                span_of(call.expr),
+            ).place_in(sql)

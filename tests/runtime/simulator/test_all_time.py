@@ -1,0 +1,80 @@
+"""GROUP BY without a window and SELECT DISTINCT on a stream: after each micro-batch as in batch."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from runtime.simulator.check import SimulatedStream, disagreement
+from runtime.simulator.compare import Difference, difference, final_rows, rows_of
+from runtime.simulator.histories import StreamHistory
+from tests.runtime.simulator.queries import stream
+
+QUERIES = {
+    "groups": "SELECT k, COUNT(*) AS n, SUM(v) AS s, MIN(v) AS lo, MAX(d) AS hi, AVG(d) AS a "
+    "FROM t GROUP BY k",
+    "a group that no longer passes": "SELECT k, COUNT(*) AS n FROM t GROUP BY k "
+    "HAVING COUNT(*) % 2 = 1",
+    "a total": "SELECT COUNT(*) AS n, SUM(v) AS s FROM t",
+    "distinct and filtered": "SELECT v % 3 AS g, COUNT(*) FILTER (WHERE d > 1) AS n, "
+    "COUNT(DISTINCT k) AS x, SUM(DISTINCT v) AS y FROM t WHERE v IS NOT NULL GROUP BY v % 3",
+    "two keys": "SELECT k, v, STDDEV(d) AS e, MIN_BY(d, ts) AS b FROM t GROUP BY k, v",
+    "grouping sets": "SELECT k, v, COUNT(*) AS n FROM t GROUP BY ROLLUP (k, v)",
+    "within a query": "WITH a AS (SELECT k, COUNT(*) AS n FROM (SELECT * FROM t WHERE v > 0) "
+    "GROUP BY 1) SELECT k, n + 1 AS m FROM a WHERE n > 1",
+    "a union": "SELECT k, COUNT(*) AS n FROM (SELECT k, v FROM t UNION ALL "
+    "SELECT k, v FROM t WHERE v > 1) GROUP BY k",
+    "distinct rows": "SELECT DISTINCT k, v FROM t",
+    "all columns": "SELECT DISTINCT * FROM (SELECT k, d FROM t) WHERE d > 0",
+}
+
+
+def rows(seed: int, n: int = 24) -> list[tuple]:
+    """Return random rows with NULLs, NaN and both zeros, in any order of time."""
+    source = random.Random(seed)
+    keys, values = [None, "a", "b", ""], [None, 0, 1, 2, 5]
+    doubles = [None, -0.0, 0.0, 0.5, 1.5, float("nan")]
+    return [
+        (source.randrange(40) * 500, *map(source.choice, (keys, values, doubles))) for _ in range(n)
+    ]
+
+
+def difference_after_a_micro_batch(
+    of: SimulatedStream, history: StreamHistory
+) -> Difference | None:
+    """Return how the sink differs from batch after the first micro-batch where it does, or None."""
+    outcome = of.run(history)
+    read: list[int] = []
+    emitted = []
+    for planned, output in zip(outcome.planned, outcome.batches, strict=True):
+        read += [arrival.row for arrival in planned.rows]
+        emitted.append(output.rows)
+        found = difference(of.batch_rows(read), final_rows(rows_of(emitted))) if read else None
+        if found is not None:
+            return found
+    return None
+
+
+@pytest.mark.variants(3)
+@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_after_each_micro_batch_the_sink_has_the_rows_of_batch(name, seed):
+    of = stream(QUERIES[name], rows(seed))
+    history = of.history(seed)
+    assert difference_after_a_micro_batch(of, history) is None
+    assert disagreement(of, history, of.batch_rows(of.order), seed) is None
+
+
+def test_groups_of_batch_are_those_of_the_definition():
+    of = stream(QUERIES["groups"], rows(5))
+    assert difference(of.defined(of.order).rows, of.batch_rows(of.order)) is None
+
+
+def test_a_micro_batch_gives_one_correction_per_key():
+    of = stream(QUERIES["groups"], rows(1))
+    for output in of.run(of.history(1)).batches:
+        emitted = rows_of([output.rows])
+        after = [row["k"] for row in emitted if row["$row_kind"] in ("+I", "+U")]
+        assert len(after) == len(set(after))
+        assert all(row["$row_kind"] != "-D" for row in emitted)
