@@ -148,7 +148,7 @@ def bind_regrouping(select: exp.Select, relations: Relations, scope: Scope) -> N
         return None
     elif any(side.node.find_all(NetRows)):
         time = next(iter(side.attached.times), time)
-        _refuse_groupings(select, relations.sql)
+        refuse_groupings(select, relations.sql)
     select = distinct_as_grouping(select, side.attached) or select
     group = select.args.get("group")
     if group is None or (has_groupings(group) and not isinstance(side.node, RangeRows)):
@@ -156,8 +156,12 @@ def bind_regrouping(select: exp.Select, relations: Relations, scope: Scope) -> N
     return bind_block(select, side.node, side.name or None, time, relations, scope)
 
 
-def _refuse_groupings(select: exp.Select, sql: str) -> None:
-    """Refuse GROUPING SETS over the rows that remain in windows of a stream."""
+def refuse_groupings(select: exp.Select, sql: str) -> None:
+    """Refuse GROUPING SETS over the rows that remain in windows of a stream.
+
+    Raises:
+        StreamRefusal: The SELECT has GROUPING SETS.
+    """
     group = select.args.get("group")
     if group is not None and has_groupings(group):
         raise StreamRefusal(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from planner.catalog import Schema
-from planner.nodes.logical import AggregateCall
+from planner.nodes.logical import COPIES, AggregateCall
 from runtime.spec.aggregates import Accumulator, Average, WindowAggregation
 from runtime.spec.table import Column
 from runtime.windows import Window
@@ -78,7 +78,11 @@ def merge_windows(
     plans = tuple(plans)
     accumulators = tuple(part for plan in plans for part in plan.accumulators)
     averages = tuple(average for plan in plans for average in plan.averages)
-    return WindowAggregation(window, keys, slice_end, accumulators, START, END, averages)
+    remaining = None
+    if not window.closes:
+        counts = (plan.accumulators[0] for plan in plans if plan.call.name == COPIES)
+        remaining = next((count.output_columns[0] for count in counts), None)
+    return WindowAggregation(window, keys, slice_end, accumulators, START, END, averages, remaining)
 
 
 def partials_by_column(plans: Iterable[AggregatePlan]) -> dict[str, Partial]:

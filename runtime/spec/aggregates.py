@@ -582,6 +582,8 @@ class WindowAggregation:
         window_start: Name of the output column, TIMESTAMP_NTZ.
         window_end: Name of the output column, TIMESTAMP_NTZ.
         averages: Averages of merged columns.
+        remaining: Output column with the number of rows that remain, if rows may be deleted and all
+            partials are sums. A group without rows is no result.
     """
 
     window: Window
@@ -591,6 +593,7 @@ class WindowAggregation:
     window_start: str = "window_start"
     window_end: str = "window_end"
     averages: tuple[Average, ...] = ()
+    remaining: str | None = None
 
     @property
     def output_columns(self) -> tuple[str, ...]:

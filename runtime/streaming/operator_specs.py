@@ -146,6 +146,7 @@ def _with_state_names(aggregation: WindowAggregation, names: StateNames) -> Wind
             replace(part, total=merged[part.total], count=merged[part.count])
             for part in aggregation.averages
         ),
+        remaining=None if aggregation.remaining is None else merged[aggregation.remaining],
     )
 
 

@@ -10,8 +10,14 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from planner.binder.changes.net_rows import net_rows, signed_rows
 from planner.binder.relations import Relations, Scope
-from planner.binder.window_block import bind_block, is_aggregation, over_joined_rows
+from planner.binder.window_block import (
+    bind_block,
+    is_aggregation,
+    over_joined_rows,
+    refuse_groupings,
+)
 from planner.nodes.logical import (
     Aggregate,
     Node,
@@ -60,9 +66,14 @@ def bind_grouping_of_stream(select: exp.Select, relations: Relations, scope: Sco
     grouping = grouping or _distinct_rows_as_grouping(select, node)
     if grouping is None or not streams_of(node, relations.catalog):
         return None
-    epoch = cast_as(literal("1970-01-01 00:00:00"), _TIME.type)
     place = span_of(grouping.args.get("group") or select)
-    windowed = in_windows(with_column(node, _TIME, epoch), AllTime(), _TIME, _COLUMNS, place)
+    changes = signed_rows(node)
+    epoch = cast_as(literal("1970-01-01 00:00:00"), _TIME.type)
+    timed = with_column(changes or node, _TIME, epoch)
+    windowed: Node = in_windows(timed, AllTime(), _TIME, _COLUMNS, place)
+    if changes is not None:
+        refuse_groupings(grouping, relations.sql)
+        windowed = net_rows(windowed, place)
     bound = bind_block(
         grouping, windowed, source.alias_or_name or None, _TIME.name, relations, scope
     )

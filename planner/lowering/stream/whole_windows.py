@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from sqlglot import exp
 
+from planner.aggregates.changes import sums_of_changes
 from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.partial_calls import row_partials
 from planner.aggregates.shared_partials import share_partials
@@ -26,6 +27,7 @@ from planner.nodes.aggregate_plans import SLICE_END, merge_windows
 from planner.nodes.logical import (
     Aggregate,
     NamedExpr,
+    NetRows,
     Node,
     WindowDeduplicate,
     WindowJoin,
@@ -33,7 +35,7 @@ from planner.nodes.logical import (
     plain_items,
 )
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
-from planner.nodes.windows import identifies_window, window_properties
+from planner.nodes.windows import groups_all_time, identifies_window, window_properties
 from planner.scalars.types import is_integer
 from planner.sql.build import (
     alias,
@@ -63,7 +65,7 @@ from runtime.plan.local import LocalStep, SqlRows, Streaming
 from runtime.plan.nodes import MeasuredStep
 from runtime.plan.rows import JoinedRows, RankedRows
 from runtime.plan.streams import StreamRegroupStep, WholeWindowsStep
-from runtime.refusal import Refusal, Refused
+from runtime.refusal import Refusal, Refused, tried
 from runtime.spec.expressions import Expression
 from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK, StreamSource
 from runtime.windows.tumble import Tumble
@@ -133,6 +135,8 @@ class WholeWindowsLowering(OperatorLowering):
         A window that has changed is emitted whole by its operator, but other operators do not know
         that it has changed.
         """
+        if isinstance(node, Aggregate) and any(node.find_all(NetRows)) and groups_all_time(node):
+            raise _not_subtracted(node)
         if isinstance(node, Aggregate | WindowJoin):
             raise StreamRefusal(
                 "with allowed lateness or early firing, results of windows cannot be "
@@ -347,6 +351,18 @@ class WholeWindowsLowering(OperatorLowering):
         kind = [column(ROW_KIND)] if self._emits_updates else []
         named = (alias(item.expr, item.name) for item in items)
         return select_from(rows, *kind, *named, alias(keep, KEEP), *map(column, control))
+
+
+def _not_subtracted(node: Aggregate) -> StreamRefusal:
+    """Return the error for groups of changes with a call from which no row can be subtracted."""
+    tests = ((call, tried(sums_of_changes, call, node.input.schema)) for call in node.calls)
+    refused = [(call, reason.reason) for call, reason in tests if isinstance(reason, Refusal)]
+    call, why = refused[0] if refused else (None, "deleted rows are not subtracted here")
+    return StreamRefusal(
+        f"without a window, {why}, which a stream does not keep for all rows",
+        f"use COUNT, SUM of integers and decimals, AVG of INT, or group by a window; {BATCH}",
+        node.place if call is None else span_of(call.expr),
+    )
 
 
 def _not_ranked_again(node: Node) -> StreamRefusal:

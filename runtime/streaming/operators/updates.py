@@ -91,7 +91,12 @@ class UpdateLog:
         if metadata is None:
             metadata = UpdateMetadata((), (), (), -FINAL_US, 0, None, None, 0)
         self._results = ResultStore(
-            self._identity, aggregation.window_end, store, metadata.runs, thresholds
+            self._identity,
+            aggregation.window_end,
+            store,
+            metadata.runs,
+            thresholds,
+            aggregation.remaining,
         )
         self._changed = [*metadata.changed]
         self._changed_keys = ChangedKeys(self._keys, store, metadata.keys, thresholds)

@@ -15,7 +15,7 @@ each of these readers it takes the steps of Flink's slicing window operator
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -44,6 +44,7 @@ from runtime.streaming.state.changed_keys import FIRST_WINDOW, LAST_WINDOW
 from runtime.streaming.state.metadata import WindowMetadata
 from runtime.streaming.state.ranges import Range, union
 from runtime.streaming.watermarks import Watermarks, closed_until_us, later_us
+from runtime.windows.all_time import N_PARTS
 
 _DAY_US = 86_400_000_000
 _UNTIMED_US = int(np.datetime64(UNTIMED, "us").astype(np.int64))
@@ -80,6 +81,10 @@ class WindowOperator(KeyGroupOperator):
         self._has_levels = len(spec.shared.readers) > 1
         assert not self._has_levels or (spec.updates is None and not spec.is_processing_time)
         metadata, thresholds = self._metadata_before(WindowMetadata), spec.common.thresholds
+        if not spec.shared.readers[0].aggregation.window.closes:
+            # the slices are parts of one, and would else keep as many deleted rows each
+            merge_rows = thresholds.slices_merge_rows // N_PARTS
+            thresholds = replace(thresholds, slices_merge_rows=merge_rows)
         slices = None if metadata is None else metadata.slices
         self._slices = open_slices(spec.shared, store, slices, spec.generation, thresholds)
         # Not computed from the watermark: closed slices are deleted, even if the allowed lateness

@@ -154,6 +154,8 @@ class SliceState:
         n_slices = int(ends.max() - ends.min()) // self._narrow_us + 1
         slab_rows = self._thresholds.slices_slab_rows
         self._append(table, ends, self._width_of(slab_rows * n_slices // len(ends) + 1))
+        if self._columns.drops_zeros:
+            self._forget_empty_slabs()
 
     def _width_of(self, n_slices: int) -> int:
         """Return the slab width for about `n_slices` slices, at least `_narrow_us`.
@@ -247,7 +249,7 @@ class SliceState:
         return self._columns.merge(tables)
 
     def _write(self, slab: _OpenSlab, table: pa.Table) -> None:
-        for piece in pieces(table, PIECE_BYTES):
+        for piece in pieces(table, PIECE_BYTES) if table.num_rows else ():
             name, n_bytes = write_table(self._store, piece)
             CACHE.put(name, piece)
             ends = self._columns.ends(piece)

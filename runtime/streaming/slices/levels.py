@@ -70,7 +70,13 @@ def one_reader(
     store: SliceStoreKind = SliceStoreKind.PLAIN,
 ) -> SharedSpec:
     """Return the spec of a window aggregation that shares its slices with no other."""
-    columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, sources)
+    columns = StateColumns(
+        aggregation.keys,
+        aggregation.slice_end,
+        partials,
+        sources,
+        drops_zeros=aggregation.remaining is not None,
+    )
     names = tuple((name, name) for name in columns.names)
     reader = StreamReader("", aggregation, None, names, store)
     return SharedSpec((reader,), columns)

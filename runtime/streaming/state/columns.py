@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from runtime.compute.kernels.columns import Int64Array, int64_column, replace_values
 from runtime.compute.kernels.partials import merge_equal_slices
@@ -23,12 +24,15 @@ class StateColumns:
         accumulators: Accumulators with their columns in partials.
         sources: (column, source) pairs for columns that older state may lack: they are the source
             column as DOUBLE.
+        drops_zeros: Whether a partial whose values are all zero or NULL is dropped. They are sums
+            of changes, and all rows of such a key are deleted.
     """
 
     keys: tuple[str, ...]
     slice_end: str
     accumulators: tuple[Accumulator, ...]
     sources: tuple[tuple[str, str], ...] = ()
+    drops_zeros: bool = False
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -66,7 +70,12 @@ class StateColumns:
     def merge(self, tables: Iterable[pa.Table]) -> pa.Table:
         """Merge to one partial per key and slice end; see `merge_equal_slices`."""
         table = pa.concat_tables(tables)
-        return merge_equal_slices(table, len(self.keys), self.slice_end, self.accumulators)
+        merged = merge_equal_slices(table, len(self.keys), self.slice_end, self.accumulators)
+        if not self.drops_zeros:
+            return merged
+        values = [merged.column(name) for name in self.names[len(self.keys) + 1 :]]
+        is_any = [pc.not_equal(column, pa.scalar(0, column.type)) for column in values]
+        return merged.filter(reduce(pc.or_kleene, is_any))
 
     def between(self, tables: Iterable[pa.Table], after_us: int, until_us: int) -> list[pa.Table]:
         """Return the partials of slices with `after_us` < slice end <= `until_us`."""

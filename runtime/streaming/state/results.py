@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from runtime.compute.accumulators.segments import run_starts
 from runtime.compute.arrow.blobs import pieces
@@ -37,6 +38,8 @@ class ResultStore:
         store: State that holds the results.
         runs: Attribute `runs` at the end of the last micro-batch. Empty at first.
         thresholds: Size of a part, and when runs are merged.
+        remaining: Column of results that is 0 or less if a key has no result any more. None: a key
+            with a result keeps one.
 
     Attributes:
         most_bytes: Largest number of bytes merged at once.
@@ -49,7 +52,9 @@ class ResultStore:
         store: BlobStore,
         runs: Sequence[Sequence[Part]],
         thresholds: Thresholds,
+        remaining: str | None = None,
     ) -> None:
+        self._remaining = remaining
         self._identity = identity
         self._window_end = window_end
         self._store = store
@@ -102,7 +107,7 @@ class ResultStore:
         self._runs = [run for run in self._runs if run] or [[]]
         self._remove(before)
         if results is not None:
-            self._runs[0] += self._write(results, ends[0])
+            self._runs[0] += self._write(self._present(results), ends[0])
 
     def forget(self, until_us: int) -> None:
         """Remove the results of windows that end at or before `until_us`."""
@@ -135,8 +140,16 @@ class ResultStore:
         table = pa.concat_tables(t for part in merged for t in self._tables(part, everything))
         self.most_bytes = max(self.most_bytes, table.nbytes)
         least = min(part.after_us for part in merged)
-        self._runs[first:] = [self._write(self._newest(table), least)]
+        newest = self._newest(table)
+        self._runs[first:] = [self._write(newest if first else self._present(newest), least)]
+        self._runs = [run for run in self._runs if run] or [[]]
         self._remove(before)
+
+    def _present(self, results: pa.Table) -> pa.Table:
+        """Return results without those of keys that have none any more. No older ones exist."""
+        if self._remaining is None:
+            return results
+        return results.filter(pc.greater(results.column(self._remaining), 0))
 
     def _newest(self, table: pa.Table) -> pa.Table:
         """Return the last row of each key and window."""
@@ -150,7 +163,7 @@ class ResultStore:
     def _write(self, results: pa.Table, after_us: int) -> list[Part]:
         """Write results to blobs in order of their windows, as parts after a time."""
         parts = []
-        for table in self._split_parts(results):
+        for table in self._split_parts(results) if results.num_rows else ():
             # most are never read again, so they are not cached
             names = tuple(write_table(self._store, piece)[0] for piece in pieces(table))
             until = int(self._ends(table).max())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -10,6 +11,7 @@ from runtime.simulator.check import SimulatedStream, disagreement
 from runtime.simulator.compare import Difference, difference, final_rows, rows_of
 from runtime.simulator.histories import StreamHistory
 from tests.runtime.simulator.queries import stream
+from tests.runtime.simulator.test_changelog import CHANGELOG, Change, changes, remaining_rows
 
 QUERIES = {
     "groups": "SELECT k, COUNT(*) AS n, SUM(v) AS s, MIN(v) AS lo, MAX(d) AS hi, AVG(d) AS a "
@@ -78,3 +80,65 @@ def test_a_micro_batch_gives_one_correction_per_key():
         after = [row["k"] for row in emitted if row["$row_kind"] in ("+I", "+U")]
         assert len(after) == len(set(after))
         assert all(row["$row_kind"] != "-D" for row in emitted)
+
+
+CHANGES = {
+    "groups": f"SELECT g, COUNT(*) AS n, COUNT(v) AS c, SUM(v) AS s, SUM(v) FILTER (WHERE d > 1) "
+    f"AS f FROM (SELECT *, v % 2 AS g FROM {CHANGELOG}) GROUP BY g",
+    "distinct": f"SELECT DISTINCT v, d FROM {CHANGELOG}",
+    "having": f"WITH w AS (SELECT * FROM {CHANGELOG} WHERE d > 0) SELECT v, COUNT(*) AS n FROM w "
+    "GROUP BY v HAVING COUNT(*) > 1",
+}
+
+
+def groups_of(rows: list[Change], name: str) -> list[dict]:
+    """Return the rows of a query of CHANGES, by definition."""
+    left = remaining_rows(rows)
+    if name == "distinct":
+        return [{"v": v, "d": d} for v, d in {(v, d) for _, v, d in left}]
+    if name == "having":
+        counts = Counter(v for _, v, d in left if d is not None and d > 0)
+        return [{"v": v, "n": n} for v, n in counts.items() if n > 1]
+    groups = defaultdict(list)
+    for _, v, d in left:
+        groups[None if v is None else v % 2].append((v, d))
+    return [
+        {
+            "g": g,
+            "n": len(of),
+            "c": len([v for v, _ in of if v is not None]),
+            "s": total([v for v, _ in of]),
+            "f": total([v for v, d in of if d is not None and d > 1]),
+        }
+        for g, of in groups.items()
+    ]
+
+
+def total(values: list[int | None]) -> int | None:
+    """Return the sum of the values that are not NULL, or NULL."""
+    present = [value for value in values if value is not None]
+    return sum(present) if present else None
+
+
+@pytest.mark.variants(1)
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("seed", range(3))
+def test_groups_of_changes_are_those_of_the_rows_that_remain(name, seed):
+    given = changes(seed, 30)
+    of = stream(CHANGES[name], list(given))
+    history = of.history(seed)
+    outcome = of.run(history)
+    read, emitted = [], []
+    for planned, output in zip(outcome.planned, outcome.batches, strict=True):
+        read += [given[arrival.row] for arrival in planned.rows]
+        emitted.append(output.rows)
+        assert difference(groups_of(read, name), final_rows(rows_of(emitted))) is None
+    assert disagreement(of, history, groups_of(given, name), seed) is None
+
+
+def test_a_lost_deletion_is_found():
+    given = changes(3, 30)
+    lost = next(place for place, row in enumerate(given) if row[1] == "d")
+    of = stream(CHANGES["groups"], given[:lost] + given[lost + 1 :])
+    final = final_rows(rows_of(output.rows for output in of.run(of.history(1)).batches))
+    assert difference(groups_of(given, "groups"), final) is not None
