@@ -1,55 +1,52 @@
-"""Rewrite LATERAL subqueries that pick the last row before a time as a merge.
+"""Bind LATERAL subqueries that pick the last row before a time to an as-of join.
 
     l LEFT JOIN LATERAL (SELECT v FROM r WHERE r.k = l.k AND r.ts <= l.ts
                          ORDER BY r.ts DESC LIMIT 1) AS x ON TRUE
 
-Spark would join each row of `l` with all earlier rows of `r` and rank them. Instead, the rows of
-both sides are sorted by key and time together, and each row of `l` takes the last row of `r` before
-it: one exchange and one sort. The columns of a side are the fields of a struct with the side's
-name, so that `l.v` and `x.*` keep their meaning.
+Spark would join each row of `l` with all earlier rows of `r` and rank them. The node reads each
+side once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in
+from planner.binder.joins.sides import Side, Sides
 from planner.catalog import Schema
+from planner.nodes.logical import AsOfJoin, Node, with_needed_columns
 from planner.sql.build import (
     MIRRORED,
     alias,
     column,
+    column_names,
     conjunction,
     conjuncts,
-    function_call,
     has_only,
-    identifier,
-    is_not_null,
-    literal,
-    named_query,
-    named_struct,
     select_all_from,
     select_items,
     star_leaves_out,
-    union_all,
 )
-from planner.sql.nodes import WindowFunctionCall
+from planner.sql.nodes import TextSpan, WindowFunctionCall, span_of
 from planner.sql.parts import has_other_parts, own_clauses
+from runtime.spec.filling import AsOfMatching
 
 # Function that returns the columns of a query, or None if they are unknown
 SchemaOf = Callable[[exp.Query], Schema | None]
+# Function that returns the node of a query, or None if it cannot be bound alone
+NodeOf = Callable[[exp.Query], Node | None]
 
-_LEFT, _RIGHT, _TIME, _SIDE = "$left", "$right", "$time", "$side"
 _INNER = frozenset({"expressions", "from_", "where", "order", "limit"})
 # Comparison of the inner with the outer time, by sort direction: whether the end is included
 _COMPARISONS = {
     True: {exp.LTE: True, exp.LT: False},
     False: {exp.GTE: True, exp.GT: False},
 }
-_OUTER_JOINS = ("LEFT",)
+# Clauses in which a name of the select list takes precedence over a column
+_AFTER = ("order", "having", "qualify")
 
 
 @dataclass(frozen=True)
@@ -85,6 +82,8 @@ class _Match:
         right_time: Time of a right row.
         is_before: Whether the last right row before is picked, rather than the first one after.
         is_inclusive: Whether a right row at the same time matches.
+        limits: Farthest times of the right row, over the left side, each with whether that time
+            itself matches.
         filters: Conditions on right rows.
     """
 
@@ -93,18 +92,36 @@ class _Match:
     right_time: exp.Expr
     is_before: bool
     is_inclusive: bool
+    limits: tuple[tuple[exp.Expr, bool], ...]
     filters: tuple[exp.Expr, ...]
 
+    @property
+    def of_left(self) -> list[exp.Expr]:
+        """Expressions over the left side: keys, time, limits."""
+        return [
+            *(left for left, _ in self.keys),
+            self.left_time,
+            *(expr for expr, _ in self.limits),
+        ]
 
-def join_as_of(query: exp.Select, schema_of: SchemaOf) -> bool:
-    """Rewrite, in place, the only join of a SELECT if it is a LATERAL for the nearest row.
+    @property
+    def of_right(self) -> list[exp.Expr]:
+        """Expressions over the right side: keys, time."""
+        return [*(right for _, right in self.keys), self.right_time]
+
+
+def join_as_of(
+    query: exp.Select, node_of: NodeOf, relation_of: Callable[[Node], exp.Table]
+) -> bool:
+    """Replace, in place, the only join of a SELECT by a node if it picks the nearest row.
 
     Args:
         query: A SELECT over bounded tables.
-        schema_of: Function that returns the columns of a query.
+        node_of: Function that binds a query.
+        relation_of: Function that returns the placeholder of a node.
 
     Returns:
-        Whether the join was rewritten.
+        Whether the join was replaced.
     """
     clause, joins = query.args.get("from_"), query.args.get("joins") or []
     if clause is None or len(joins) != 1 or query.args.get("laterals"):
@@ -119,22 +136,30 @@ def join_as_of(query: exp.Select, schema_of: SchemaOf) -> bool:
     name, left_name = lateral.alias, clause.this.alias_or_name
     if not (name and left_name) or lateral.alias_column_names:
         return False
-    left = _side(clause.this, schema_of)
-    right = _inner_side(inner, schema_of)
+    left, right = _side(clause.this, node_of), _inner_side(inner, node_of)
     if left is None or right is None or left.name in (right.name, name.lower()):
         return False
     match = _match(inner, left, right)
     if match is None or not all(_reads_only(i, right) or i.is_star for i in inner.expressions):
         return False
-    outputs = schema_of(_right_rows(inner, right, match, names_only=True))
-    if outputs is None or not _can_rename(query, left, name, outputs):
+    clauses = {"where": _where(match.filters)}
+    of_left = _with_compared(left, match.of_left, [exp.Star()], left.source.copy(), "$left")
+    of_right = _with_compared(
+        right, match.of_right, inner.expressions, right.source.copy(), "$right", **clauses
+    )
+    left_node, right_node = (node_of(rows) for rows, _ in (of_left, of_right))
+    if left_node is None or right_node is None or not _has_unique_names(right_node):
         return False
-    if not _have_equal_types(left, right, match, schema_of):
+    join_type = "LeftOuter" if join.side else "Inner"
+    sides = Sides(Side(left_node, left_name), Side(right_node, name), join_type)
+    matching = _matching(sides, match, of_left[1], of_right[1])
+    items = None if matching is None else _renamed(query, sides)
+    if matching is None or items is None:
         return False
-    merged = _merged(inner, left, right, match, keeps_all=join.side == "LEFT", name=name)
-    _rename_columns(query, left, name, outputs)
+    query.set("expressions", items)
     query.set("joins", None)
-    query.set("from_", exp.From(this=named_query(merged, "$as_of")))
+    node = _node(sides, matching, query, span_of(join))
+    query.set("from_", exp.From(this=relation_of(node)))
     return True
 
 
@@ -142,20 +167,24 @@ def _is_plain_join(join: exp.Join) -> bool:
     on = join.args.get("on")
     is_true = on is None or (isinstance(on, exp.Boolean) and bool(on.this))
     others = (join.method, join.args.get("using"), join.args.get("pivots"))
-    is_kind = join.side in ("", *_OUTER_JOINS) and join.kind in ("", "CROSS", "INNER", "OUTER")
+    is_kind = join.side in ("", "LEFT") and join.kind in ("", "CROSS", "INNER", "OUTER")
     return is_true and is_kind and not any(others)
 
 
-def _side(source: exp.Expr, schema_of: SchemaOf) -> _Side | None:
+def _side(source: exp.Expr, node_of: NodeOf) -> _Side | None:
     if not isinstance(source, exp.Table | exp.Subquery | WindowFunctionCall):
         return None
-    schema = schema_of(select_all_from(source.copy()))
-    if schema is None or len({c.name.lower() for c in schema}) < len(schema):
+    node = node_of(select_all_from(source.copy()))
+    if node is None or not _has_unique_names(node):
         return None
-    return _Side(source, source.alias_or_name.lower(), schema)
+    return _Side(source, source.alias_or_name.lower(), node.schema)
 
 
-def _inner_side(inner: exp.Select, schema_of: SchemaOf) -> _Side | None:
+def _has_unique_names(node: Node) -> bool:
+    return len({c.name.lower() for c in node.schema}) == len(node.schema)
+
+
+def _inner_side(inner: exp.Select, node_of: NodeOf) -> _Side | None:
     """Return the rows that a subquery reads, if it only filters, orders and picks one."""
     clause, limit = inner.args.get("from_"), inner.args.get("limit")
     if clause is None or has_other_parts(clause.this) or not has_only(inner, _INNER):
@@ -166,7 +195,7 @@ def _inner_side(inner: exp.Select, schema_of: SchemaOf) -> _Side | None:
     items = inner.expressions
     if any(aggregates_in(item) or item.find(exp.Window, exp.Query) for item in items):
         return None
-    return _side(clause.this, schema_of) if clause.this.alias_or_name else None
+    return _side(clause.this, node_of) if clause.this.alias_or_name else None
 
 
 def _match(inner: exp.Select, left: _Side, right: _Side) -> _Match | None:
@@ -185,6 +214,7 @@ def _match(inner: exp.Select, left: _Side, right: _Side) -> _Match | None:
     keys: list[tuple[exp.Expr, exp.Expr]] = []
     filters: list[exp.Expr] = []
     times: list[tuple[exp.Expr, bool]] = []
+    limits: list[tuple[exp.Expr, bool]] = []
     for condition in conjuncts(inner.args.get("where")):
         if condition.find(exp.Query):
             return None
@@ -199,12 +229,15 @@ def _match(inner: exp.Select, left: _Side, right: _Side) -> _Match | None:
             keys.append((of_left, of_right))
         elif kind in _COMPARISONS[is_before] and _is_same(of_right, time):
             times.append((of_left, _COMPARISONS[is_before][kind]))
+        elif kind in _COMPARISONS[not is_before] and _is_same(of_right, time):
+            limits.append((of_left, _COMPARISONS[not is_before][kind]))
         else:
             return None
     if len(times) != 1:
         return None
     (left_time, is_inclusive), *_ = times
-    return _Match(tuple(keys), left_time, time, is_before, is_inclusive, tuple(filters))
+    compared = (tuple(keys), left_time, time)
+    return _Match(*compared, is_before, is_inclusive, tuple(limits), tuple(filters))
 
 
 def _sides_of(
@@ -236,151 +269,157 @@ def _is_same(one: exp.Expr, other: exp.Expr) -> bool:
     return both[0].name.lower() == both[1].name.lower()
 
 
-def _can_rename(query: exp.Select, left: _Side, name: str, outputs: Schema) -> bool:
-    """Return whether all columns of the SELECT can be read from structs.
+def _where(conditions: tuple[exp.Expr, ...]) -> exp.Where | None:
+    whole = conjunction(conditions)
+    return None if whole is None else exp.Where(this=whole)
 
-    Otherwise Spark computes the query or reports its error.
+
+def _with_compared(
+    side: _Side,
+    compared: list[exp.Expr],
+    items: list[exp.Expr],
+    source: exp.Expr,
+    prefix: str,
+    **clauses: exp.Expr | None,
+) -> tuple[exp.Select, list[str]]:
+    """Return a SELECT with expressions as further columns, and the columns that hold them.
+
+    Args:
+        side: Side that the expressions read.
+        compared: Expressions. One that is an item of the SELECT is not added.
+        items: Items of the SELECT.
+        source: Its relation.
+        prefix: Start of the names of added columns.
+        **clauses: Its other clauses.
     """
-    items = query.expressions
-    if not all(isinstance(i, exp.Alias | exp.Column) or i.is_star for i in items):
-        return False  # Spark names an expression by its text
-    if any(item.is_star and star_leaves_out(item) is None for item in items):
-        return False
-    right_names = {c.name.lower() for c in outputs}
-    if len(right_names) < len(outputs) or any(part.find(exp.Query) for part in _parts(query)):
-        return False
-    left_names = {c.name.lower() for c in left.schema}
-    aliases = {item.alias.lower() for item in items if isinstance(item, exp.Alias)}
-    for col in (col for part in _parts(query) for col in part.find_all(exp.Column)):
-        lower, table = col.name.lower(), col.table.lower()
-        if col.is_star or len(col.parts) > 2:
-            if len(col.parts) > 2 or table not in (left.name, name.lower()):
-                return False
-        elif table:
-            names = {left.name: left_names, name.lower(): right_names}.get(table)
-            if names is None or lower not in names:
-                return False
-        elif (lower in left_names) == (lower in right_names) and lower not in aliases:
-            return False
-    return True
+    shown: dict[str, str] = {}
+    for item in items:
+        if item.is_star:
+            left_out = star_leaves_out(item)
+            names = () if left_out is None else (c.name for c in side.schema)
+            shown |= {n.lower(): n for n in names if n.lower() not in (left_out or ())}
+        elif isinstance(item.unalias(), exp.Column):
+            shown.setdefault(item.unalias().name.lower(), item.alias_or_name)
+    columns, added = [], []
+    for number, expr in enumerate(compared):
+        plain = expr.unnest()
+        name = shown.get(plain.name.lower()) if isinstance(plain, exp.Column) else None
+        if name is None:
+            name = f"{prefix}{number}"
+            added.append(alias(expr, name))
+        columns.append(name)
+    # the only relation has all columns of `t.*`
+    shown_items = [
+        exp.Star() if item.is_star and star_leaves_out(item) == frozenset() else item.copy()
+        for item in items
+    ]
+    return select_items([*shown_items, *added], source, **clauses), columns
+
+
+def _matching(
+    sides: Sides, match: _Match, of_left: list[str], of_right: list[str]
+) -> AsOfMatching | None:
+    """Return how rows match by columns of both sides, None if their types differ."""
+    types = [{c.name: c.type for c in side.node.schema} for side in (sides.left, sides.right)]
+    n_keys = len(match.keys)
+    *_, time = of_right
+    pairs = [*zip(of_left, of_right, strict=False), *((limit, time) for limit in of_left[n_keys:])]
+    if any(types[0][left] != types[1][right] for left, right in pairs):
+        return None
+    renamed = [sides.right_names[name.lower()] for name in of_right]
+    return AsOfMatching(
+        tuple(zip(of_left[:n_keys], renamed[:n_keys], strict=True)),
+        (of_left[n_keys], renamed[n_keys]),
+        match.is_before,
+        match.is_inclusive,
+        tuple(
+            (name, has_end)
+            for name, (_, has_end) in zip(of_left[n_keys + 1 :], match.limits, strict=True)
+        ),
+    )
+
+
+def _node(
+    sides: Sides, matching: AsOfMatching, query: exp.Select, place: TextSpan | None
+) -> AsOfJoin:
+    """Return the join with the columns that it compares and that a SELECT reads."""
+    read = frozenset().union(*map(column_names, own_clauses(query)))
+    read |= {name.lower() for pair in matching.keys for name in pair}
+    read |= {name.lower() for name in (*matching.times, *(name for name, _ in matching.limits))}
+    left = with_needed_columns(sides.left.node, read)
+    right = with_needed_columns(sides.renamed_right(), read)
+    of_right = right.schema
+    if sides.join_type == "LeftOuter":
+        of_right = tuple(replace(c, nullable=True) for c in of_right)
+    schema = (*left.schema, *of_right)
+    return AsOfJoin(schema, left, right, matching, sides.join_type, place=place)
+
+
+def _renamed(query: exp.Select, sides: Sides) -> list[exp.Expr] | None:
+    """Rename, in place, the columns that the clauses of a SELECT read from both sides.
+
+    Returns:
+        The items of the SELECT. None, and no change, if a column or the name of an item is unknown:
+        Spark computes the query or reports its error.
+    """
+    if any(part.find(exp.Query) for part in _parts(query)):
+        return None
+    aliases = {item.alias.lower() for item in query.expressions if isinstance(item, exp.Alias)}
+    changes: dict[int, tuple[exp.Column, exp.Expr]] = {}
+    for part in _parts(query):
+        for col in part.find_all(exp.Column):
+            is_alias = not col.table and part.arg_key in _AFTER and col.name.lower() in aliases
+            if is_alias or (col is part and col.is_star):
+                continue
+            new = sides.column(col)
+            if new is None:
+                return None
+            if new.name.lower() == col.name.lower() and len(col.parts) <= 2:
+                new = exp.Column(this=col.this.copy())
+            changes[id(col)] = (col, new)
+    items: list[exp.Expr] = []
+    for item in query.expressions:
+        if item.is_star:
+            columns = _columns_of_star(item, sides)
+            if columns is None:
+                return None
+            items += columns
+        elif isinstance(item, exp.Column):
+            items.append(alias(changes.pop(id(item))[1], item.name))
+        elif not isinstance(item, exp.Alias) and any(
+            changes[id(col)][1].name.lower() != col.name.lower()
+            for col in item.find_all(exp.Column)
+        ):
+            return None  # Spark names an expression by its text
+        else:
+            items.append(item)
+    for col, new in changes.values():
+        col.replace(new)
+    return items
+
+
+def _columns_of_star(star: exp.Expr, sides: Sides) -> list[exp.Expr] | None:
+    """Return the columns of `*` or `t.*` under their names, None for a star with modifiers."""
+    if star_leaves_out(star) is None:
+        return None
+    modifiers = star.this if isinstance(star, exp.Column) else star
+    left_out = [
+        (col.table.lower() if isinstance(col, exp.Column) else "", col.name.lower())
+        for col in modifiers.args.get("except_") or ()
+    ]
+    table = star.table.lower() if isinstance(star, exp.Column) else ""
+    items: list[exp.Expr] = []
+    for side, names in zip((sides.left, sides.right), sides.names, strict=True):
+        owner = side.name.lower()
+        if table not in ("", owner):
+            continue
+        for shown in (c.name for c in side.node.schema if not c.name.startswith("$")):
+            name = shown.lower()
+            if ("", name) not in left_out and (owner, name) not in left_out:
+                items.append(alias(column(names[name]), shown))
+    return items
 
 
 def _parts(query: exp.Select) -> list[exp.Expr]:
     """Return the clauses of a SELECT except its relations."""
     return [part for part in own_clauses(query) if part.arg_key != "joins"]
-
-
-def _right_rows(
-    inner: exp.Select, right: _Side, match: _Match, *, names_only: bool = False
-) -> exp.Select:
-    """Return the rows of the right side with the columns of the subquery."""
-    items = [item.copy() for item in inner.expressions]
-    if not names_only:
-        items += [alias(of_right, f"$key{n}") for n, (_, of_right) in enumerate(match.keys)]
-        items.append(alias(match.right_time, _TIME))
-    needed = [match.right_time, *(of_right for _, of_right in match.keys)]
-    where = conjunction([*match.filters, *map(is_not_null, needed)])
-    clause = None if where is None else exp.Where(this=where)
-    return select_items(items, right.source.copy(), where=clause)
-
-
-def _have_equal_types(left: _Side, right: _Side, match: _Match, schema_of: SchemaOf) -> bool:
-    """Return whether keys and times of the sides have the same types."""
-    pairs = [*match.keys, (match.left_time, match.right_time)]
-    types = []
-    for side, place in ((left, 0), (right, 1)):
-        items = [alias(pair[place], f"$value{n}") for n, pair in enumerate(pairs)]
-        schema = schema_of(select_items(items, side.source.copy()))
-        types.append(None if schema is None else [c.type for c in schema])
-    return types[0] is not None and types[0] == types[1]
-
-
-def _merged(
-    inner: exp.Select, left: _Side, right: _Side, match: _Match, *, keeps_all: bool, name: str
-) -> exp.Select:
-    """Return each left row with its right row, both as structs."""
-    n_keys = len(match.keys)
-    keys = [f"$key{n}" for n in range(n_keys)]
-    left_name = left.source.alias_or_name
-    of_left = select_items(
-        [
-            alias(named_struct(**{c.name: column(c.name, left_name) for c in left.schema}), _LEFT),
-            alias(exp.Null(), _RIGHT),
-            *(alias(expr, key) for key, (expr, _) in zip(keys, match.keys, strict=True)),
-            alias(match.left_time, _TIME),
-            alias(literal(1), _SIDE),
-        ],
-        left.source.copy(),
-    )
-    rows = _right_rows(inner, right, match)
-    # the columns of the subquery, without the keys and the time
-    whole = function_call("STRUCT", exp.Star(except_=[*map(identifier, keys), identifier(_TIME)]))
-    of_right = select_items(
-        [
-            alias(exp.Null(), _LEFT),
-            alias(whole, _RIGHT),
-            *map(column, keys),
-            column(_TIME),
-            # At equal times, sort first the row that the other one may match.
-            alias(literal(0 if match.is_inclusive else 2), _SIDE),
-        ],
-        exp.Subquery(this=rows),
-    )
-    both = exp.Subquery(this=union_all([of_left, of_right]))
-    ordered = [
-        exp.Ordered(this=column(_TIME), desc=not match.is_before, nulls_first=True),
-        exp.Ordered(this=column(_SIDE), desc=False, nulls_first=True),
-    ]
-    last = exp.Window(
-        this=function_call("LAST", column(_RIGHT), exp.true()),
-        partition_by=[column(key) for key in keys],
-        order=exp.Order(expressions=ordered),
-        spec=exp.WindowSpec(
-            kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW"
-        ),
-        over="OVER",
-    )
-    taken = select_items([column(_LEFT), alias(last, _RIGHT), column(_SIDE)], both)
-    conditions: Sequence[exp.Expr] = [exp.EQ(this=column(_SIDE), expression=literal(1))]
-    if not keeps_all:
-        conditions = [*conditions, is_not_null(column(_RIGHT))]
-    items = [alias(column(_LEFT), left_name), alias(column(_RIGHT), name)]
-    where = exp.Where(this=conjunction(conditions))
-    return select_items(items, exp.Subquery(this=taken), where=where)
-
-
-def _table_of(name: exp.Expr) -> str:
-    """Return the table of a name in EXCEPT, empty without one."""
-    return name.table if isinstance(name, exp.Column) else ""
-
-
-def _rename_columns(query: exp.Select, left: _Side, name: str, outputs: Schema) -> None:
-    """Rewrite unqualified columns and stars to read the structs."""
-    left_name = left.source.alias_or_name
-    left_names = {c.name.lower() for c in left.schema}
-    right_names = {c.name.lower() for c in outputs}
-    items: list[exp.Expr] = []
-    for item in query.expressions:
-        if isinstance(item, exp.Star):
-            for side, names in ((left_name, left_names), (name, right_names)):
-                left_out = [
-                    identifier(out.name)
-                    for out in item.args.get("except_") or ()
-                    if _table_of(out).lower() in ("", side.lower()) and out.name.lower() in names
-                ]
-                star = exp.Star(except_=left_out) if left_out else exp.Star()
-                items.append(exp.Column(this=star, table=identifier(side)))
-        else:
-            items.append(item)
-    query.set("expressions", items)
-    aliases = {item.alias.lower() for item in items if isinstance(item, exp.Alias)}
-    for part in _parts(query):
-        for col in list(part.find_all(exp.Column)):
-            lower = col.name.lower()
-            if col.table or isinstance(col.this, exp.Star):
-                continue
-            if part.arg_key != "expressions" and lower in aliases:
-                continue
-            if (lower in left_names) != (lower in right_names):
-                side = left_name if lower in left_names else name
-                col.set("table", identifier(side))

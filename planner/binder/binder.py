@@ -357,14 +357,15 @@ class _Binder(Relations):
             return
         reads_streams = self._reads_streams(query)
         schema_of = partial(self.columns, scope=scope)
+        node_of = partial(self._node_alone, scope=scope)
         sql = "" if self._views else self.sql
         if rewrite_as_of_joins(query, schema_of, sql, reads_streams=reads_streams):
             self.rewritten = True
         if query.find(exp.Lateral) is None:
             return
-        if not reads_streams and join_as_of(query, schema_of):
-            self.rewritten = True
-        elif join_laterals(query, schema_of, self.is_stream):
+        if not reads_streams and join_as_of(query, node_of, self._placed):
+            return
+        if join_laterals(query, schema_of, self.is_stream):
             self.rewritten = True
 
     def _reads_streams(self, query: exp.Select) -> bool:
@@ -377,10 +378,17 @@ class _Binder(Relations):
 
     def columns(self, query: exp.Query, scope: Scope) -> Schema | None:
         """Return the columns of a query, or None if it cannot be bound alone."""
+        node = self._node_alone(query, scope)
+        return None if node is None else node.schema
+
+    def _node_alone(self, query: exp.Query, scope: Scope) -> Node | None:
         try:
-            return self.bind_query(query.copy(), scope).schema
+            return self.bind_query(query.copy(), scope)
         except AnalysisError:
             return None  # Spark reports the error
+
+    def _placed(self, node: Node) -> exp.Table:
+        return relation(self.placeholder(node))
 
     def _type_of(self, expr: exp.Expr, select: exp.Select, scope: Scope) -> str | None:
         """Return Spark's type of an expression over the rows of a SELECT, or None if unknown."""

@@ -27,6 +27,7 @@ from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.logical import (
     COPIES,
     Aggregate,
+    AsOfJoin,
     AttachedWindow,
     Expand,
     Filter,
@@ -264,6 +265,15 @@ def _same_operator(node: Node, prefix: str) -> Operator:
                 rightWindow=attached_text(node.right_window),
                 joinType=node.join_type,
                 where=" AND ".join(where) or None,
+                select=_names(node.schema),
+            )
+        case AsOfJoin():
+            where = [f"{left} = {right}" for left, right in node.matching.keys]
+            where += map(" ".join, node.matching.comparisons)
+            return operator(
+                f"{prefix}AsOfJoin",
+                joinType=node.join_type,
+                where=" AND ".join(where),
                 select=_names(node.schema),
             )
     return operator_by_fields(prefix, node)

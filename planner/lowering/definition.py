@@ -27,6 +27,7 @@ from runtime.plan.definition import (
 from runtime.plan.exchange import WindowProjection
 from runtime.plan.nodes import PlanNode
 from runtime.plan.rows import (
+    AsOfRows,
     FilledRows,
     GivenRows,
     InlineRows,
@@ -43,7 +44,8 @@ from runtime.spec.filling import FillLinear
 from runtime.spec.table import Column
 
 _DEFINED = (
-    DefinedGroups
+    AsOfRows
+    | DefinedGroups
     | DefinedVersions
     | FilledRows
     | GivenRows

@@ -26,6 +26,7 @@ from planner.lowering.relation import (
     renamed,
 )
 from planner.lowering.spark_sql import (
+    as_of_query,
     expand_query,
     join_query,
     ranges_query,
@@ -40,6 +41,7 @@ from planner.nodes.aggregate_plans import BOUNDS, END, START, TIME
 from planner.nodes.logical import (
     COPIES,
     Aggregate,
+    AsOfJoin,
     Expand,
     Filter,
     GapFill,
@@ -77,6 +79,7 @@ from planner.streams.ranked_rows import rank_order, ranking
 from runtime.plan.in_process import InProcessStep
 from runtime.plan.nodes import MeasuredStep, PlanNode, SqlStep
 from runtime.plan.rows import (
+    AsOfRows,
     FilledRows,
     JoinedRows,
     RangedRows,
@@ -206,6 +209,11 @@ class Lowering(WindowsLowering):
                 return Block(
                     lambda: join_query(node, self.query(node.left), self.query(node.right)),
                     lambda: self.join_here(node),
+                )
+            case AsOfJoin():
+                return Block(
+                    lambda: as_of_query(node, self.query(node.left), self.query(node.right)),
+                    lambda: self._as_of_here(node),
                 )
             case OnePhaseWindowAggregate():
                 return Block(lambda: self._one_phase(node), lambda: self.one_phase_here(node))
@@ -445,6 +453,11 @@ class Lowering(WindowsLowering):
         if pushed.condition is None or not is_inner:
             return rows
         return replace(rows, scan=filter_rows(rows.scan, (pushed.condition,)))
+
+    def _as_of_here(self, node: AsOfJoin) -> Relation:
+        left, right = (self.project(self.node(side), side.schema) for side in node.inputs)
+        keeps_all = node.join_type == "LeftOuter"
+        return self.relation_of(AsOfRows(left, right, node.matching, keeps_all), node.schema)
 
 
 def _items(items: tuple[NamedExpr, ...]) -> list[exp.Expr]:

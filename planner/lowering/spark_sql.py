@@ -9,6 +9,7 @@ from sqlglot import exp
 from planner.catalog import type_named
 from planner.nodes.logical import (
     COPIES,
+    AsOfJoin,
     Expand,
     RangeRows,
     WindowDeduplicate,
@@ -27,9 +28,12 @@ from planner.sql.build import (
     is_not_null,
     literal,
     named_query,
+    named_struct,
     select_items,
+    union_all,
 )
 from planner.streams.ranked_rows import ranking
+from runtime.spec.filling import AsOfMatching
 
 _JOINS = {
     "Inner": ("", "INNER"),
@@ -39,6 +43,15 @@ _JOINS = {
     "LeftSemi": ("LEFT", "SEMI"),
     "LeftAnti": ("LEFT", "ANTI"),
 }
+
+_COMPARISONS: dict[str, type[exp.Binary]] = {
+    "<": exp.LT,
+    "<=": exp.LTE,
+    ">": exp.GT,
+    ">=": exp.GTE,
+}
+# Columns of an as-of join: the row of the right side, the time, the place within equal times
+_RIGHT, _TIME, _SIDE = "$right", "$time", "$side"
 
 
 def select_from(query: exp.Query, *items: exp.Expr, **clauses: exp.Expr | None) -> exp.Select:
@@ -140,6 +153,68 @@ def join_query(node: WindowJoin, left: exp.Query, right: exp.Query) -> exp.Selec
     joined = select_items(items, named_query(left, "$left"))
     joined.set("joins", [join])
     return joined
+
+
+def as_of_query(node: AsOfJoin, left: exp.Query, right: exp.Query) -> exp.Select:
+    """Return Spark SQL for an as-of join: both sides sorted together, in one exchange.
+
+    Each row of the left side takes the last row of the right side before it, as a struct.
+    """
+    matching = node.matching
+    names = [[column(c.name) for c in side.schema] for side in node.inputs]
+    keys = [f"$key{number}" for number in range(len(matching.keys))]
+
+    def rows(query: exp.Query, number: int, order: int) -> exp.Select:
+        compared = [column(pair[number]) for pair in (*matching.keys, matching.times)]
+        nothing = [alias(exp.Null(), part.name) for part in names[0]]
+        whole = named_struct(**{part.name: part for part in names[1]})
+        return select_from(
+            query,
+            *(nothing if number else names[0]),
+            alias(whole if number else exp.Null(), _RIGHT),
+            *(alias(part, name) for part, name in zip(compared, (*keys, _TIME), strict=True)),
+            alias(literal(order), _SIDE),
+            where=exp.Where(this=conjunction(map(is_not_null, compared))) if number else None,
+        )
+
+    both = union_all([rows(left, 0, 1), rows(right, 1, matching.place_of_right)])
+    ordered = [
+        exp.Ordered(this=column(_TIME), desc=not matching.is_before, nulls_first=True),
+        exp.Ordered(this=column(_SIDE), desc=False, nulls_first=True),
+    ]
+    last = exp.Window(
+        this=function_call("LAST", column(_RIGHT), exp.true()),
+        partition_by=[column(key) for key in keys],
+        order=exp.Order(expressions=ordered),
+        spec=exp.WindowSpec(
+            kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="CURRENT ROW"
+        ),
+        over="OVER",
+    )
+    picked = select_from(both, *names[0], alias(last, _RIGHT), column(_SIDE))
+    is_left = exp.EQ(this=column(_SIDE), expression=literal(1))
+    matched = select_from(
+        picked,
+        *names[0],
+        alias(_within_limits(matching), _RIGHT),
+        where=exp.Where(this=is_left),
+    )
+    has_match = exp.Where(this=is_not_null(column(_RIGHT)))
+    items = [alias(column(part.name, _RIGHT), part.name) for part in names[1]]
+    return select_from(
+        matched, *names[0], *items, where=has_match if node.join_type == "Inner" else None
+    )
+
+
+def _within_limits(matching: AsOfMatching) -> exp.Expr:
+    """Return the picked row, NULL if its time is beyond a limit."""
+    _, *limits = matching.comparisons
+    parts = [
+        _COMPARISONS[sign](this=column(limit), expression=column(time, _RIGHT))
+        for limit, sign, time in limits
+    ]
+    within = conjunction(parts)
+    return column(_RIGHT) if within is None else case_when(within, column(_RIGHT))
 
 
 def ranges_query(

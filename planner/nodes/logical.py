@@ -16,7 +16,7 @@ from planner.catalog import Schema
 from planner.sql.build import column
 from planner.sql.nodes import TextSpan
 from runtime.spec.aggregates import UserAggregate
-from runtime.spec.filling import GapFilling, VersionJoining
+from runtime.spec.filling import AsOfMatching, GapFilling, VersionJoining
 from runtime.spec.table import Column
 from runtime.windows import Window
 
@@ -579,6 +579,35 @@ class WindowJoin(Node):
     key_places: tuple[TextSpan | None, ...] = field(
         default=(), compare=False, repr=False, kw_only=True
     )
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The left and the right side."""
+        return (self.left, self.right)
+
+    def with_inputs(self, *inputs: Node) -> Self:
+        """Return the same join over other sides."""
+        left, right = inputs
+        return replace(self, left=left, right=right)
+
+
+@dataclass(frozen=True)
+class AsOfJoin(Node):
+    """Each left row with the right row that is nearest in time. Column names are disjoint.
+
+    Yields the left columns, then the right ones. Both sides are bounded.
+
+    Attributes:
+        left: Left side.
+        right: Right side.
+        matching: Which right row is picked.
+        join_type: Inner or LeftOuter.
+    """
+
+    left: Node
+    right: Node
+    matching: AsOfMatching
+    join_type: str
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from planner.nodes.logical import (
     Aggregate,
+    AsOfJoin,
     ChangelogTable,
     Expand,
     Filter,
@@ -29,6 +30,7 @@ _WORDS: tuple[tuple[type[Node], str], ...] = (
     (WindowRank, "rankings such as ROW_NUMBER"),
     (WindowDeduplicate, "rankings such as ROW_NUMBER"),
     (WindowJoin, "joins of windows"),
+    (AsOfJoin, "as-of joins"),
     (VersionJoin, "temporal joins"),
     (GapFill, "GAP_FILL"),
     (ChangelogTable, "FROM_CHANGELOG on streams"),

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from planner.nodes.logical import (
     Aggregate,
+    AsOfJoin,
     AttachedWindow,
     Expand,
     Filter,
@@ -82,6 +83,8 @@ def window_properties(node: Node) -> AttachedWindow | None:
             return AttachedWindow(node.filling.window, node.filling.start, node.filling.end, None)
         case WindowJoin():
             return _join_windows(node)
+        case AsOfJoin():
+            return window_properties(node.left)
         case SqlQuery():
             return query_properties(node.query, dict(node.relations))
     return None

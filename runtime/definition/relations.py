@@ -13,13 +13,14 @@ from runtime.compute.arrow.evaluate import filter_mask
 from runtime.compute.arrow.types import arrow_type
 from runtime.definition.aggregates import result_of
 from runtime.definition.gaps import rows_with_gaps_filled, rows_with_gaps_filled_on_stream
-from runtime.definition.order import compare_rows, key_of, sorted_places
+from runtime.definition.order import compare, compare_rows, key_of, sorted_places
 from runtime.definition.wall_clock import wall_clock
 from runtime.engines.local.rows import computed_batches, schema_of
 from runtime.errors import ExecutionError
 from runtime.plan.definition import DefinedGroups, DefinedVersions
 from runtime.plan.nodes import PlanNode
 from runtime.plan.rows import (
+    AsOfRows,
     FilledRows,
     GivenRows,
     InlineRows,
@@ -127,6 +128,9 @@ def defined_rows(
             return _join(
                 defined_rows(rows.left, given, ties), defined_rows(rows.right, given, ties), rows
             )
+        case AsOfRows():
+            left, right = (defined_rows(side, given, ties) for side in rows.inputs)
+            return _as_of(left, right, rows, ties)
     raise AssertionError(f"no definition of {type(rows).__name__}")
 
 
@@ -309,6 +313,47 @@ def _join(left: DefinedRows, right: DefinedRows, of: JoinedRows) -> DefinedRows:
         nothing = (None,) * len(left.schema)
         rows += [(*nothing, *row) for j, row in enumerate(right.rows) if j not in matched_right]
     return DefinedRows(both, rows)
+
+
+def _as_of(left: DefinedRows, right: DefinedRows, of: AsOfRows, ties: list[str]) -> DefinedRows:
+    """Return each left row with the nearest right row of its key, if that is within the limits."""
+    matching = of.matching
+    _check_size(len(left.rows) * len(right.rows))
+    (_, sign, _), *limits = matching.comparisons
+    left_keys = left.columns([name for name, _ in matching.keys])
+    right_keys = right.columns([name for _, name in matching.keys])
+    left_times, right_times = (
+        side.column(name) for side, name in zip((left, right), matching.times, strict=True)
+    )
+    nothing = (None,) * len(right.schema)
+    rows = []
+    for i, (row, key) in enumerate(zip(left.rows, left_keys, strict=True)):
+        nearest: list[int] = []
+        for j, other in enumerate(right_keys):
+            is_equal = None not in key and list(map(key_of, key)) == list(map(key_of, other))
+            if not is_equal or not _holds(left_times[i], sign, right_times[j]):
+                continue
+            nearer = compare(right_times[j], right_times[nearest[0]]) if nearest else 0
+            nearer = nearer if matching.is_before else -nearer
+            if nearer >= 0:
+                nearest = [j] if nearer else [*nearest, j]
+        values = [tuple(map(key_of, right.rows[j])) for j in nearest]
+        if any(value != values[0] for value in values):
+            ties.append(f"the as-of join picks any row with the same {matching.times[1]}")
+        within = nearest and all(
+            _holds(left.column(limit)[i], back, right_times[nearest[0]])
+            for limit, back, _ in limits
+        )
+        if within or of.keeps_all:
+            rows.append((*row, *(right.rows[nearest[0]] if within else nothing)))
+    return DefinedRows(_nullable(schema_of(of)), rows)
+
+
+def _holds(left: Any, sign: str, right: Any) -> bool:
+    """Return whether a comparison is true, not NULL."""
+    if left is None or right is None:
+        return False
+    return "<=>"[compare(left, right) + 1] in sign
 
 
 def _tie(

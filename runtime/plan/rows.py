@@ -19,7 +19,7 @@ from runtime.plan.local import (
 )
 from runtime.plan.nodes import PlanNode
 from runtime.spec.expressions import Expression, RankOrder, column_refs
-from runtime.spec.filling import GapFilling
+from runtime.spec.filling import AsOfMatching, GapFilling
 from runtime.spec.source import SplitTable
 from runtime.spec.table import Column
 from runtime.spec.text import FileSource
@@ -293,3 +293,22 @@ class JoinedRows(PlanNode):
     condition: Expression | None = None
     window_keys: tuple[tuple[str, str], ...] = ()
     label: str = ""
+
+
+@dataclass(frozen=True)
+class AsOfRows(PlanNode):
+    """Each left row with the right row that is nearest in time. Column names are disjoint.
+
+    Yields the left columns, then the right ones.
+
+    Attributes:
+        left: Left side.
+        right: Right side.
+        matching: Which right row is picked.
+        keeps_all: Whether left rows without a match remain.
+    """
+
+    left: PlanNode
+    right: PlanNode
+    matching: AsOfMatching
+    keeps_all: bool

@@ -96,3 +96,40 @@ class VersionJoining:
     is_version: str
     columns: tuple[str, ...]
     is_deleted: str | None = None
+
+
+@dataclass(frozen=True)
+class AsOfMatching:
+    """Picks, for each row of a left side, the nearest row of a right side by time.
+
+    NULL matches nothing. Of right rows with the same time, any is picked.
+
+    Attributes:
+        keys: Pairs of columns that must be equal, left and right.
+        times: Time columns, left and right, of the same type.
+        is_before: Whether the last row before is picked, rather than the first one after.
+        is_inclusive: Whether a right row at the same time matches.
+        limits: Left columns with the farthest time at which the picked row still matches, each with
+            whether that time itself does.
+    """
+
+    keys: tuple[tuple[str, str], ...]
+    times: tuple[str, str]
+    is_before: bool
+    is_inclusive: bool
+    limits: tuple[tuple[str, bool], ...] = ()
+
+    @property
+    def place_of_right(self) -> int:
+        """Place of right rows among rows with the same time, where left rows have 1."""
+        return 0 if self.is_inclusive else 2
+
+    @property
+    def comparisons(self) -> tuple[tuple[str, str, str], ...]:
+        """Comparisons of the times as left column, sign and right column; the limits follow."""
+        left, right = self.times
+        sign, back = (">", "<") if self.is_before else ("<", ">")
+        return (
+            (left, sign + "=" * self.is_inclusive, right),
+            *((limit, back + "=" * has_end, right) for limit, has_end in self.limits),
+        )

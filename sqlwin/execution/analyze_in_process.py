@@ -18,6 +18,7 @@ from runtime.plan.in_process import InProcessStep
 from runtime.plan.local import LocalSource, LocalStep, SliceRows
 from runtime.plan.nodes import PlanNode
 from runtime.plan.rows import (
+    AsOfRows,
     DatabaseRows,
     FileRows,
     FilledRows,
@@ -52,6 +53,7 @@ _NAMES: dict[type[PlanNode], str] = {
     ProjectedRows: "Calc",
     RankedRows: "Rank",
     JoinedRows: "Join",
+    AsOfRows: "AsOfJoin",
     UnitedRows: "Union",
     WindowedRows: "WindowTableFunction",
     RangedRows: "WindowTableFunction",

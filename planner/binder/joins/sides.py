@@ -141,7 +141,7 @@ class Sides:
             if self.using:
                 reason = f"USING does not contain {ends}"
             refuse(reason, "Spark joins all rows")
-        left, right = self.left.node, self._rename_right()
+        left, right = self.left.node, self.renamed_right()
         semi = self.join_type in _LEFT_ALONE
         outer_left = self.join_type in ("RightOuter", "FullOuter")
         outer_right = self.join_type in ("LeftOuter", "FullOuter")
@@ -175,7 +175,8 @@ class Sides:
                 return str(a), str(b)
         return None
 
-    def _rename_right(self) -> Node:
+    def renamed_right(self) -> Node:
+        """Return the right side with the new names of its columns."""
         node = self.right.node
         new = tuple(replace(c, name=self.right_names[c.name.lower()]) for c in node.schema)
         return node if new == node.schema else columns_of(node, new, (c.name for c in node.schema))

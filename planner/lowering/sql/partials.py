@@ -1,4 +1,4 @@
-"""Aggregates on a target: partials of slices, their merge, and results."""
+"""Aggregates on a target: partials of slices, their merge, and results; types of columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,17 @@ from planner.lowering.sql.relations import over
 from planner.lowering.sql.target import PickedRow, Target
 from planner.lowering.sql.text import aggregate, all_of, binary, call, case, cast, not_null
 from planner.scalars.decimals import decimal_digits
+from runtime.plan.exchange import MergedWindows
 from runtime.plan.local import PartialColumns
+from runtime.plan.nodes import PlanNode
+from runtime.plan.rows import (
+    GivenRows,
+    InlineRows,
+    ProjectedRows,
+    RankedRows,
+    WindowedRows,
+    local_rows,
+)
 from runtime.shown_types import shown_type
 from runtime.spec.aggregates import (
     Accumulator,
@@ -255,3 +265,31 @@ def _average(
             "cast the argument to DOUBLE",
         )
     return quotient
+
+
+def types_of_partial(part: Partial) -> dict[str, str]:
+    """Return the Spark types of a partial's columns, by name."""
+    types = part.into.partial_types([arg.type for arg in part.args])
+    return dict(zip(part.columns, types.values(), strict=True))
+
+
+def column_types(node: PlanNode) -> dict[str, str]:
+    """Return the Spark types of a node's columns, by their names in the plan."""
+    match node:
+        case GivenRows() | InlineRows():
+            return {column.name: column.type for column in node.columns}
+        case ProjectedRows():
+            return {name: value.type for name, value in node.projection.columns}
+        case MergedWindows():
+            scan = local_rows(node).source
+            types = {name: key.type for name, key in scan.keys}
+            for part in scan.partials:
+                types |= types_of_partial(part)
+            return types | {column.name: column.type for column in node.aggregation.results}
+    types = {name: type_ for part in node.inputs for name, type_ in column_types(part).items()}
+    match node:
+        case RankedRows():
+            types[node.column] = "int"
+        case WindowedRows():
+            types |= dict.fromkeys(node.names, "timestamp_ntz")
+    return types

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from planner.lowering.sql.as_of import join_as_of
 from planner.lowering.sql.assigners import ARGUMENT, on_target
 from planner.lowering.sql.clocks import local_us
-from planner.lowering.sql.column_types import column_types
 from planner.lowering.sql.expressions import TargetExpressions
 from planner.lowering.sql.fills import fill_windows
 from planner.lowering.sql.names import TextNames, quoted
+from planner.lowering.sql.partials import column_types
 from planner.lowering.sql.refusals import refuse_part
 from planner.lowering.sql.relations import Ctes, Source, select, union_all
 from planner.lowering.sql.sessions import number_sessions, spans_of_sessions
@@ -23,6 +24,7 @@ from planner.nodes.aggregate_plans import END
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.nodes import PlanNode
 from runtime.plan.rows import (
+    AsOfRows,
     FilledRows,
     GivenRows,
     InlineRows,
@@ -141,6 +143,8 @@ class _RowsWriter:
             case JoinedRows():
                 right = [] if node.join_type in ("LeftSemi", "LeftAnti") else [node.right]
                 return [name for side in (node.left, *right) for name in self._names(side)]
+            case AsOfRows():
+                return [name for side in node.inputs for name in self._names(side)]
             case InlineRows():
                 return [column.name for column in node.columns]
         return list(self.source(node).columns)
@@ -162,6 +166,12 @@ class _RowsWriter:
                 return union_all([self.select(part) for part in node.parts])
             case JoinedRows():
                 return self._joined(node)
+            case AsOfRows():
+                left, right = (
+                    self._apart(node.left, "left_rows"),
+                    self._apart(node.right, "right_rows"),
+                )
+                return join_as_of(self.ctes, node, (left, right), column_types(node))
             case InlineRows():
                 return self._inline(node)
         refused = _REFUSED.get(type(node))
@@ -349,6 +359,7 @@ _NAMES: dict[type[PlanNode], str] = {
     OrderedRows: "sorted_rows",
     RankedRows: "ranked",
     JoinedRows: "joined",
+    AsOfRows: "joined_as_of",
     UnitedRows: "united",
     InlineRows: "given",
 }

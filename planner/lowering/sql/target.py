@@ -73,6 +73,9 @@ class Target(ABC):
     has_semi_joins: ClassVar[bool] = False
     """Whether semi and anti joins are written as joins, not as EXISTS."""
 
+    has_as_of_joins: ClassVar[bool] = False
+    """Whether ASOF JOIN picks the rows that sqlwin picks."""
+
     has_int_literals: ClassVar[bool] = True
     """Whether the type of a small whole number is INT."""
 
@@ -230,6 +233,10 @@ class Target(ABC):
     def added(self, left: exp.Expr, right: exp.Expr, type_: str) -> exp.Expr:
         """Return the sum of two sums of a type, for `checked_sum`."""
         return binary(exp.Add, left, right)
+
+    def partition_of_all(self, time: exp.Expr) -> list[exp.Expr]:
+        """Return the PARTITION BY of a frame over all rows. Rows without a time may be apart."""
+        return []
 
     def stored(self, value: exp.Expr, type_: str) -> exp.Expr:
         """Return a value as a column of this type."""

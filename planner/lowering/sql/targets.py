@@ -37,6 +37,7 @@ class DuckDbTarget(Target):
     name = "duckdb"
     title = "DuckDB"
     has_fast_frames = True
+    has_as_of_joins = True
 
     def to_us(self, time: exp.Expr, type_: str) -> exp.Expr:
         return call("EPOCH_US", time)

@@ -8,7 +8,6 @@ from sqlglot import exp
 
 from planner.lowering.sql.assigners import ARGUMENT, on_target
 from planner.lowering.sql.clocks import local_us
-from planner.lowering.sql.column_types import types_of_partial
 from planner.lowering.sql.expressions import TargetExpressions
 from planner.lowering.sql.frames import FrameWriter, reason_against_frames
 from planner.lowering.sql.partials import (
@@ -17,6 +16,7 @@ from planner.lowering.sql.partials import (
     centers,
     merges_of,
     partials_of_rows,
+    types_of_partial,
 )
 from planner.lowering.sql.refusals import refuse_part
 from planner.lowering.sql.relations import Ctes, Source, select, union_all

@@ -18,7 +18,9 @@ from runtime.compute.kernels.columns import (
 )
 from runtime.compute.kernels.grouping import MAX_CELLS
 from runtime.compute.kernels.key_digits import key_digits
-from runtime.plan.rows import JoinedRows
+from runtime.compute.kernels.ranks import order_codes
+from runtime.plan.rows import AsOfRows, JoinedRows
+from runtime.spec.filling import AsOfMatching
 
 
 def join_rows(
@@ -59,6 +61,58 @@ def join_rows(
         yield from _without_match(right, right_matches, schema, is_left=False)
 
 
+def join_as_of(
+    left: pa.RecordBatch, right: pa.RecordBatch, of: AsOfRows, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yield each row of the left side with the nearest row of the right side.
+
+    Args:
+        left: All rows of the left side.
+        right: All rows of the right side.
+        of: Keys and times, and whether rows without a match remain.
+        schema: Columns of the result.
+    """
+    place = _nearest(left, right, of.matching)
+    if not of.keeps_all:
+        left, place = left.filter(pa.array(place >= 0)), place[place >= 0]
+    picked = right.take(pa.array(place, mask=place < 0))
+    columns = [*left.columns, *picked.columns]
+    yield from plain_batches(pa.RecordBatch.from_arrays(columns, schema.names), schema)
+
+
+def _nearest(left: pa.RecordBatch, right: pa.RecordBatch, of: AsOfMatching) -> Int64Array:
+    """Return the position of the right row that each left row picks, -1 for none."""
+    n_left, n_right = left.num_rows, right.num_rows
+    keys, has_key = _coded(*_keys(left, right, of.keys), n_left + n_right)
+    names = [*(limit for limit, _ in of.limits), of.times[0]]
+    columns = [one_chunk(left.column(name)) for name in names]
+    # one column, so that the codes of all times can be compared
+    times = pa.concat_arrays([*columns, one_chunk(right.column(of.times[1]))])
+    codes = order_codes(times, descending=not of.is_before, nulls_first=True)
+    is_valid = _is_valid(times)
+    *limits, _ = np.split(codes[: n_left * len(names)], len(names))
+    has_limit = np.split(is_valid[: n_left * len(names)], len(names))
+    time = codes[n_left * (len(names) - 1) :]
+    rows = np.flatnonzero(has_key & is_valid[n_left * (len(names) - 1) :])
+    is_right = rows >= n_left
+    order = np.where(is_right, of.place_of_right, 1)
+    ordered = np.lexsort((order, time[rows], keys[rows]))
+    rows, is_right = rows[ordered], is_right[ordered]
+    last = np.maximum.accumulate(np.where(is_right, np.arange(len(rows)), -1))
+    has_match = (last >= 0) & ~is_right
+    of_left, of_right = rows[has_match], rows[last[has_match]]
+    is_equal = keys[of_left] == keys[of_right]
+    of_left, of_right = of_left[is_equal], of_right[is_equal]
+    for limit, has_value, (_, has_end) in zip(limits, has_limit, of.limits, strict=False):
+        at_right = time[of_right]
+        within = at_right >= limit[of_left] if has_end else at_right > limit[of_left]
+        within &= has_value[of_left]
+        of_left, of_right = of_left[within], of_right[within]
+    place = np.full(n_left, -1, np.int64)
+    place[of_left] = of_right - n_left
+    return place
+
+
 def join_positions(
     left: Sequence[pa.Array],
     right: Sequence[pa.Array],
@@ -81,15 +135,7 @@ def join_positions(
     """
     if n_left == 0 or n_right == 0:
         return
-    columns = [
-        normalise_floats(pa.concat_arrays([one_chunk(a), one_chunk(b)]))
-        for a, b in zip(left, right, strict=True)
-    ]
-    codes = key_digits(columns, n_left + n_right, MAX_CELLS).codes
-    has_key = np.ones(n_left + n_right, np.bool_)
-    for column in columns:
-        if (valid := validity(column)) is not None:
-            has_key &= valid
+    codes, has_key = _coded(left, right, n_left + n_right)
     of_left, of_right = np.flatnonzero(has_key[:n_left]), np.flatnonzero(has_key[n_left:])
     left_codes, right_codes = codes[:n_left][of_left], codes[n_left:][of_right]
     order = np.argsort(right_codes, kind="stable")
@@ -108,6 +154,25 @@ def join_positions(
             places = np.repeat(first[start:end], counts) + within
             yield np.repeat(of_left[start:end], counts), of_right[places]
         start = end
+
+
+def _coded(
+    left: Sequence[pa.Array], right: Sequence[pa.Array], n_rows: int
+) -> tuple[Int64Array, BoolArray]:
+    """Return a number per row of both sides, equal for equal keys, and whether none is NULL."""
+    columns = [
+        normalise_floats(pa.concat_arrays([one_chunk(a), one_chunk(b)]))
+        for a, b in zip(left, right, strict=True)
+    ]
+    has_key = np.ones(n_rows, np.bool_)
+    for column in columns:
+        has_key &= _is_valid(column)
+    return key_digits(columns, n_rows, MAX_CELLS).codes, has_key
+
+
+def _is_valid(column: pa.Array) -> BoolArray:
+    valid = validity(column)
+    return np.ones(len(column), np.bool_) if valid is None else valid
 
 
 def _keys(

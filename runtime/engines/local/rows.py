@@ -32,6 +32,7 @@ from runtime.plan.exchange import MergedWindows
 from runtime.plan.in_process import InProcessStep
 from runtime.plan.nodes import PlanNode
 from runtime.plan.rows import (
+    AsOfRows,
     DatabaseRows,
     FileRows,
     FilledRows,
@@ -202,6 +203,11 @@ class _Run:
 
                 sides = self._whole(rows.left), self._whole(rows.right)
                 yield from join_rows(*sides, rows, schema_of(rows))
+            case AsOfRows():
+                from runtime.compute.kernels.joins import join_as_of
+
+                sides = self._whole(rows.left), self._whole(rows.right)
+                yield from join_as_of(*sides, rows, schema_of(rows))
             case _:
                 raise AssertionError(f"no way to compute {type(rows).__name__}")
 
@@ -334,6 +340,8 @@ def schema_of(rows: PlanNode) -> pa.Schema:
             is_left = rows.join_type in ("LeftSemi", "LeftAnti")
             sides = [rows.left] if is_left else [rows.left, rows.right]
             return pa.schema([(f.name, f.type) for side in sides for f in schema_of(side)])
+        case AsOfRows():
+            return pa.schema([(f.name, f.type) for side in rows.inputs for f in schema_of(side)])
     raise AssertionError(f"no schema of {type(rows).__name__}")
 
 

@@ -1,4 +1,4 @@
-"""LATERAL with ORDER BY and LIMIT 1 becomes a merge; other forms are left to Spark."""
+"""LATERAL with ORDER BY and LIMIT 1 becomes an as-of join; other forms are left to Spark."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import pytest
 from sqlglot import exp
 
 from planner.binder.as_of import join_as_of
-from planner.catalog import Schema
-from planner.sql.build import to_sql
+from planner.nodes.logical import AsOfJoin, Node, SqlQuery
+from planner.sql.build import relation, to_sql
+from runtime.spec.filling import AsOfMatching
 from runtime.spec.table import Column
 from sqlwin.parser.parser import parse_query
 
@@ -15,55 +16,85 @@ COLUMNS = {"k": "string", "ts": "timestamp_ntz", "v": "int", "d": "date"}
 PICK = "SELECT r.v AS w FROM r WHERE r.k = l.k AND r.ts <= l.ts ORDER BY r.ts DESC LIMIT 1"
 
 
-def schema_of(query: exp.Query) -> Schema | None:
-    """Return the columns of a query over one table whose items are columns."""
+def node_of(query: exp.Query) -> Node | None:
+    """Return a query over one table whose items are columns, or a column minus an interval."""
     assert isinstance(query, exp.Select)
-    columns = []
+    columns: list[Column] = []
     for item in query.expressions:
         if item.is_star:
             columns += [Column(*pair) for pair in COLUMNS.items()]
             continue
-        column = item.unalias()
-        if not isinstance(column, exp.Column) or column.name not in COLUMNS:
+        value = item.unalias()
+        value = value.this if isinstance(value, exp.Sub) else value
+        if not isinstance(value, exp.Column) or value.name not in COLUMNS:
             return None
-        columns.append(Column(item.alias_or_name, COLUMNS[column.name]))
-    return tuple(columns)
+        columns.append(Column(item.alias_or_name, COLUMNS[value.name]))
+    return SqlQuery(tuple(columns), query)
 
 
-def rewritten(sql: str) -> str | None:
+def joined(sql: str) -> tuple[str, AsOfJoin | None]:
+    """Return a query over its as-of join, and the join. None: it is left to Spark."""
+    nodes: list[Node] = []
+
+    def relation_of(node: Node) -> exp.Table:
+        nodes.append(node)
+        return relation("joined")
+
     query = parse_query(sql)
     assert isinstance(query, exp.Select)
-    return to_sql(query) if join_as_of(query, schema_of) else None
+    if not join_as_of(query, node_of, relation_of):
+        return "", None
+    (node,) = nodes
+    assert isinstance(node, AsOfJoin)
+    return to_sql(query).replace("`", ""), node
 
 
-def test_both_sides_are_sorted_together_and_the_last_row_joins() -> None:
-    text = rewritten(
+def test_the_sides_are_the_inputs_of_a_node_with_the_columns_that_are_read() -> None:
+    text, node = joined(
         f"SELECT v, w, l.ts FROM l LEFT JOIN LATERAL ({PICK}) AS x ON TRUE WHERE w > 1"
     )
-    assert text is not None
-    assert "JOIN" not in text
-    assert "PARTITION BY `$key0` ORDER BY `$time` ASC, `$side` ASC ROWS BETWEEN" in text
-    assert text.startswith("SELECT `l`.v, `x`.w, l.ts FROM (SELECT `$left` AS `l`, `$right` AS `x`")
-    assert text.endswith("WHERE `$side` = 1) AS `$as_of` WHERE `x`.w > 1")
+    assert text == "SELECT v AS v, w AS w, ts AS ts FROM joined WHERE w > 1"
+    assert node is not None
+    assert [c.name for c in node.left.schema] == ["k", "ts", "v"]
+    assert [c.name for c in node.right.schema] == ["w", "$right0", "$right1"]
+    assert node.join_type == "LeftOuter"
+    assert node.matching == AsOfMatching(
+        (("k", "$right0"),), ("ts", "$right1"), is_before=True, is_inclusive=True
+    )
+
+
+def test_names_of_both_sides_are_renamed_and_items_keep_theirs() -> None:
+    pick = PICK.replace("r.v AS w", "*")
+    text, _ = joined(f"SELECT *, x.ts, l.v + 1 FROM l JOIN LATERAL ({pick}) AS x ON TRUE")
+    assert text.startswith("SELECT k AS k, ts AS ts, v AS v, d AS d, k0 AS k, ts0 AS ts, v0 AS v")
+    assert text.endswith("d0 AS d, ts0 AS ts, v + 1 FROM joined")
 
 
 @pytest.mark.parametrize(
-    ("comparison", "order", "side", "direction"),
+    ("comparison", "order", "is_before", "is_inclusive"),
     [
-        ("r.ts < l.ts", "DESC", 2, "`$time` ASC"),
-        ("l.ts >= r.ts", "DESC", 0, "`$time` ASC"),
-        ("r.ts > l.ts", "", 2, "`$time` DESC NULLS FIRST"),
-        ("l.ts <= r.ts", "ASC", 0, "`$time` DESC NULLS FIRST"),
+        ("r.ts < l.ts", "DESC", True, False),
+        ("l.ts >= r.ts", "DESC", True, True),
+        ("r.ts > l.ts", "", False, False),
+        ("l.ts <= r.ts", "ASC", False, True),
     ],
 )
-def test_comparisons_choose_the_order(
-    comparison: str, order: str, side: int, direction: str
+def test_comparisons_choose_the_row(
+    comparison: str, order: str, is_before: bool, is_inclusive: bool
 ) -> None:
     pick = f"SELECT r.v FROM r WHERE r.k = l.k AND {comparison} ORDER BY r.ts {order} LIMIT 1"
-    text = rewritten(f"SELECT x.v FROM l, LATERAL ({pick}) AS x")
-    assert text is not None
-    assert f"{side} AS `$side`" in text and f"ORDER BY {direction}, `$side` ASC" in text
-    assert "AND NOT `$right` IS NULL" in text  # an inner join drops rows without a match
+    _, node = joined(f"SELECT x.v FROM l, LATERAL ({pick}) AS x")
+    assert node is not None
+    assert (node.matching.is_before, node.matching.is_inclusive) == (is_before, is_inclusive)
+    assert node.join_type == "Inner"
+
+
+def test_a_comparison_in_the_other_direction_is_a_limit() -> None:
+    pick = PICK.replace("r.ts <= l.ts", "r.ts <= l.ts AND r.ts > l.ts - INTERVAL '5' SECOND")
+    _, node = joined(f"SELECT x.w FROM l LEFT JOIN LATERAL ({pick}) AS x ON TRUE")
+    assert node is not None
+    assert node.matching.limits == (("$left2", False),)
+    assert node.matching.comparisons == (("ts", ">=", "$right1"), ("$left2", "<", "$right1"))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +117,7 @@ def test_comparisons_choose_the_order(
     ],
 )
 def test_other_subqueries_are_left_to_spark(pick: str) -> None:
-    assert rewritten(f"SELECT l.v FROM l LEFT JOIN LATERAL ({pick}) AS x ON TRUE") is None
+    assert joined(f"SELECT l.v FROM l LEFT JOIN LATERAL ({pick}) AS x ON TRUE")[1] is None
 
 
 @pytest.mark.parametrize(
@@ -94,11 +125,12 @@ def test_other_subqueries_are_left_to_spark(pick: str) -> None:
     [
         "SELECT l.v FROM l JOIN u ON l.k = u.k LEFT JOIN LATERAL ({pick}) AS x ON TRUE",
         "SELECT l.v FROM l LEFT JOIN LATERAL ({pick}) AS x ON l.v = x.w",
-        "SELECT l.v + 1 FROM l LEFT JOIN LATERAL ({pick}) AS x ON TRUE",
+        "SELECT x.v + 1 FROM l LEFT JOIN LATERAL (SELECT r.v FROM r WHERE r.ts < l.ts ORDER BY "
+        "r.ts DESC LIMIT 1) AS x ON TRUE",
         "SELECT nothing FROM l LEFT JOIN LATERAL ({pick}) AS x ON TRUE",
         "SELECT x.nothing FROM l LEFT JOIN LATERAL ({pick}) AS x ON TRUE",
         "SELECT l.v FROM l LEFT JOIN LATERAL ({pick}) AS x(w) ON TRUE",
     ],
 )
 def test_other_queries_are_left_to_spark(sql: str) -> None:
-    assert rewritten(sql.format(pick=PICK)) is None
+    assert joined(sql.format(pick=PICK))[1] is None
