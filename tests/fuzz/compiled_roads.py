@@ -29,6 +29,7 @@ KNOWN_REASONS = re.compile(
     r"|GROUPING SETS over SESSION|TIMESTAMP_LTZ on the clocks"
     r"|PostgreSQL has no TINYINT|times outside the years of PostgreSQL"
     r"|AVG of DECIMAL.* on Spark|SUM_DISTINCT is not merged from slices on Spark"
+    r"|TIMESTAMP_LTZ plus an interval of days"
     r"|DataFusion gives one name to expressions"
     r"|times outside the years of the engine|SUM_DISTINCT is not merged from slices on DataFusion"
     r"|(?:CUBE|ROLLUP|GROUPING SETS) .*is not supported"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runtime.windows.tumble import Tumble
+from tests.fuzz.as_of import draw_as_of
 from tests.fuzz.choices import Choices
 from tests.fuzz.expressions import Aggregate, draw_aggregate, draw_condition
 from tests.fuzz.fills import draw_fill
@@ -28,7 +29,7 @@ from tests.fuzz.windows import DrawnWindow, draw_window, group, in_windows, inte
 
 _BOUNDS = ["window_start", "window_end"]
 _SHAPES = (
-    "group", "group", "group", "fill", "fill", "sets", "rank", "top", "first", "cascade", "rows", "join",
+    "group", "group", "as_of", "fill", "fill", "sets", "rank", "top", "first", "cascade", "rows", "join",
     "join", "pairs", "pairs",
 )  # fmt: skip
 
@@ -119,6 +120,10 @@ class _Query:
             copies = {name: self._copies(name, []) for name in ("t", "u")}
             sql, expected = draw_join(draw, window, self._time, copies)
             return self._query(sql, expected, is_stream=window.kind != "SESSION")
+        if shape == "as_of":
+            tables, copies_of_u = self._given.tables, self._copies("u", [])
+            sql, expected = draw_as_of(draw, tables, window, self._time, copies_of_u)
+            return self._query(sql, expected, is_stream=False)
         partition: list[str] = []
         if window.kind == "SESSION":
             partition = draw.sample(["k", "g"], draw.pick(3))
