@@ -6,7 +6,8 @@ import csv
 import gzip
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 import pyarrow as pa
@@ -241,41 +242,61 @@ def test_nasty_files_have_the_rows_of_spark(
         compare("SELECT b FROM t WHERE a = '0'")
 
 
-@among_numbers(250, 600)
+def write_columns(path: Path, columns: Iterable[list[str]]) -> None:
+    """Write a CSV file with these texts in its columns. Fields below the last text are empty."""
+    rows = zip_longest(*columns, fillvalue="")
+    path.write_text("".join(",".join(f'"{text}"' for text in row) + "\n" for row in rows))
+
+
+@among_numbers(150, 600)
 def test_values_are_read_like_spark(
     n_texts: int, fresh_session: Session, compare: Compare, tmp_path: Path
 ) -> None:
     fresh_session.execute("SET 'table.local-time-zone' = 'Europe/Berlin'")
     words = ", 'csv.null-literals' = 'n/a|-'"
+    changed, columns = {}, {}
     for number, (type_, texts) in enumerate(VALUES.items()):
         spark_type = {"TIMESTAMP(3)": "timestamp_ntz", "TIMESTAMP_LTZ(3)": "timestamp"}.get(type_)
         column = TextColumn("v", spark_type or type_.lower().replace(" ", ""))
         notation = Notation(nulls=("n/a", "-"), zone="Europe/Berlin")
-        changed = changed_texts([*texts, "n/a", "-"], n_texts, number)
-        fit = [text for text in fitting(changed, column, notation) if '"' not in text]
-        (tmp_path / "v.csv").write_text("".join(f'{i},"{text}"\n' for i, text in enumerate(fit)))
-        create(fresh_session, tmp_path / "v.csv", f"i INT, v {type_}", words)
-        rows = compare("SELECT i, v FROM t")
-        assert len(rows) == len(fit) > n_texts // 6
-        for text in [text for text in changed if text not in fit][:1]:
+        changed[type_] = changed_texts([*texts, "n/a", "-"], n_texts, number)
+        fit = fitting(changed[type_], column, notation)
+        columns[type_] = [text for text in fit if '"' not in text]
+    assert min(map(len, columns.values())) > n_texts // 6
+    declared = ", ".join(f"v{i} {type_}" for i, type_ in enumerate(VALUES))
+    write_columns(tmp_path / "v.csv", columns.values())
+    create(fresh_session, tmp_path / "v.csv", declared, words)
+    assert len(compare("SELECT * FROM t")) == max(map(len, columns.values()))
+    for type_, texts in changed.items():
+        for text in [text for text in texts if text not in columns[type_]][:1]:
             (tmp_path / "v.csv").write_text(f'1,\n2,"{text}"\n')
+            create(fresh_session, tmp_path / "v.csv", f"i INT, v {type_}", words)
             assert isinstance(compare("SELECT v FROM t"), str), text
-            compare("SELECT v FROM t WHERE i = 1")
-            compare("SELECT COUNT(*) AS n FROM t")
-    for pattern, texts in PATTERNS.items():
-        for type_ in ("TIMESTAMP(3)", "TIMESTAMP_LTZ(3)", "DATE"):
+            if type_ == "DATE":
+                compare("SELECT v FROM t WHERE i = 1")
+                compare("SELECT COUNT(*) AS n FROM t")
+    fits: list[list[str]] = []
+    declared, options = "", ""
+    for number, (pattern, texts) in enumerate(PATTERNS.items()):
+        changed_like = changed_texts(texts, n_texts // 3, 7)
+        quoted = pattern.replace("'", "''")
+        for place, type_ in enumerate(("TIMESTAMP(3)", "TIMESTAMP_LTZ(3)", "DATE")):
             spark_type = {"TIMESTAMP(3)": "timestamp_ntz", "DATE": "date"}.get(type_, "timestamp")
             column = TextColumn("v", spark_type, pattern=pattern)
-            changed = changed_texts(texts, n_texts // 3, 7)
-            fit = fitting(changed, column, Notation(zone="Europe/Berlin"))
-            (tmp_path / "p.csv").write_text("".join(f'{i},"{t}"\n' for i, t in enumerate(fit)))
-            quoted = pattern.replace("'", "''")
-            option = f", 'fields.v.format' = '{quoted}'"
-            create(fresh_session, tmp_path / "p.csv", f"i INT, v {type_}", option)
-            assert len(compare("SELECT * FROM t")) == len(fit) > n_texts // 30
-            for text in [text for text in changed if text not in fit][:1]:
-                (tmp_path / "p.csv").write_text(f'2,"{text}"\n')
-                assert isinstance(compare("SELECT v FROM t"), str), text
+            fit = fitting(changed_like, column, Notation(zone="Europe/Berlin"))
+            declared += f"{', ' * bool(fits)}v{len(fits)} {type_}"
+            options += f", 'fields.v{len(fits)}.format' = '{quoted}'"
+            fits.append(fit)
+            misfits = [text for text in changed_like if text not in fit]
+            if misfits and place == number % 3:
+                (tmp_path / "p.csv").write_text(f'2,"{misfits[0]}"\n')
+                option = f", 'fields.v.format' = '{quoted}'"
+                create(fresh_session, tmp_path / "p.csv", f"i INT, v {type_}", option)
+                assert isinstance(compare("SELECT v FROM t"), str), misfits[0]
+    assert min(map(len, fits)) > n_texts // 30
+    write_columns(tmp_path / "p.csv", fits)
+    create(fresh_session, tmp_path / "p.csv", declared, options)
+    assert len(compare("SELECT * FROM t")) == max(map(len, fits))
     # numbers as in German spreadsheets
     texts = ["1.234,5", "1,5 €", "€ 2", "-€3", "1.23", "12.34.5", "1.234.567", "5%", "1,2,3", "7."]
     notation = Notation(decimal=",", thousands=".", symbols=("€", "%"))
@@ -326,7 +347,7 @@ def outcome_of_line(session: Session, path: Path, line: str) -> bool:
     return True
 
 
-@among_numbers(250, 700)
+@among_numbers(150, 700)
 def test_nasty_json_has_the_rows_of_spark(
     n_texts: int, fresh_session: Session, compare: Compare, tmp_path: Path
 ) -> None:
@@ -345,11 +366,16 @@ def test_nasty_json_has_the_rows_of_spark(
         path.write_text(text, encoding="utf-8", errors="surrogatepass")
         create(fresh_session, path, f"a {type_}", options, "json")
         assert len(compare("SELECT a FROM t")) > 100, type_
-        assert not isinstance(compare("SELECT COUNT(*) AS n FROM t"), str)
-        for line in [line for line, fits in zip(lines, is_read, strict=True) if not fits][:2]:
+        # a count depends on the records, not on the type
+        is_counted = type_ in ("STRING", "BIGINT")
+        if is_counted:
+            assert not isinstance(compare("SELECT COUNT(*) AS n FROM t"), str)
+        misfits = [line for line, fits in zip(lines, is_read, strict=True) if not fits]
+        for line in misfits[: 1 + is_counted]:
             path.write_text('{"a":null}\n' * 100 + line, errors="surrogatepass")
             assert isinstance(compare("SELECT a FROM t"), str), line
-            compare("SELECT COUNT(*) AS n FROM t")
+            if is_counted:
+                compare("SELECT COUNT(*) AS n FROM t")
 
 
 def test_json_is_read_without_spark(tmp_path: Path) -> None:
