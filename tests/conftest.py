@@ -105,7 +105,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _mark_other_variants(items: list[pytest.Item]) -> None:
     """Mark parameters of tests with `variants(n)`: n run by default, a quarter of all with --long.
 
-    Both are spread evenly over all parameters, and the others are slow.
+    `variants(n, long=m)` runs m with --long, where each parameter is a rule. Both are spread evenly
+    over all parameters, and the others are slow.
     """
     variants = defaultdict(list)
     for item in items:
@@ -115,9 +116,9 @@ def _mark_other_variants(items: list[pytest.Item]) -> None:
         marker = every[0].get_closest_marker("variants")
         assert marker is not None
         (n,) = marker.args
+        n_long = marker.kwargs.get("long", len(every) // 4)
         by_default, long = (
-            {i * len(every) // count for i in range(count)}
-            for count in (n, max(n + 1, len(every) // 4))
+            {i * len(every) // count for i in range(count)} for count in (n, max(n, n_long))
         )
         for i, item in enumerate(every):
             if i not in by_default:

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 CASES = sorted(HERE.glob("*.sql"))
 
 
-@pytest.mark.variants(15)
+@pytest.mark.variants(15, long=16)
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
 def test_plan_is_the_golden_one(case: Path, flights: sqlwin.Session, update_goldens: bool) -> None:
     sql = case.read_text()

@@ -64,7 +64,7 @@ def test_rows_come_in_order(spark: SparkSession, fetch: Fetch, most_bytes: int) 
     assert not files()
 
 
-@pytest.mark.variants(1)
+@pytest.mark.variants(1, long=2)
 @ROADS
 def test_batches_are_cut_by_bytes(spark: SparkSession, fetch: Fetch) -> None:
     frame = spark.range(0, 5_000, 1, 2).selectExpr("id", "repeat('x', id % 100) AS s")
@@ -83,7 +83,7 @@ def test_no_rows_give_no_batch(spark: SparkSession, fetch: Fetch) -> None:
     assert ids(fetch(spark.range(0, 40, 1, 8).where("id % 20 = 3"))) == [3, 23]
 
 
-@pytest.mark.variants(1)
+@pytest.mark.variants(1, long=2)
 @ROADS
 def test_nested_values_and_instants(spark: SparkSession, fetch: Fetch) -> None:
     frame = spark.sql("""

@@ -46,7 +46,7 @@ def read_all(store: Store, source: ScanSource, *filters: Call) -> list[int]:
     return sorted(k for batch in batches for k in batch.column("k").to_pylist())
 
 
-@pytest.mark.variants(1)
+@pytest.mark.variants(1, long=2)
 def test_files_of_a_container_are_read_like_local_ones(store: AzureStore) -> None:
     opened = store.store()
     source = find_source("x", [store.uri("logs")], [K, Column("day", "int")], opened)
@@ -64,7 +64,7 @@ def test_files_of_a_container_are_read_like_local_ones(store: AzureStore) -> Non
     }
 
 
-@pytest.mark.variants(1)
+@pytest.mark.variants(1, long=2)
 def test_a_sas_token_works_like_the_key(store: AzureStore) -> None:
     for token in (SAS, f"?{SAS}"):
         opened = store.store(sas=token)
@@ -73,7 +73,7 @@ def test_a_sas_token_works_like_the_key(store: AzureStore) -> None:
         assert len(read_all(opened, source)) == 2 * N_ROWS
 
 
-@pytest.mark.variants(1)
+@pytest.mark.variants(1, long=2)
 def test_wildcards_match_paths_of_the_container(store: AzureStore) -> None:
     store.put("logs/_temporary/part-9.parquet", rows(0, 1))
     files = StoredFiles(store.store())
@@ -95,7 +95,7 @@ def test_a_listing_of_several_pages_is_whole(flat: AzureStore) -> None:
     assert [info.path for info in result] == [f"lake/pages/{n}.parquet" for n in range(7)]
 
 
-@pytest.mark.variants(1)
+@pytest.mark.variants(1, long=2)
 def test_directories_with_a_common_prefix_are_separate(store: AzureStore) -> None:
     store.put("logs-of-old/part-0.parquet", rows(0, 1))
     store.put("logs/day=1.parquet", rows(0, 1))

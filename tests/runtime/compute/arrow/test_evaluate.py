@@ -223,7 +223,7 @@ def test_values_and_types_of_random_expressions_are_sparks(session, rows, seed):
     assert_same_as_spark(session, rows, expressions)
 
 
-@pytest.mark.variants(9)
+@pytest.mark.variants(9, long=10)
 @pytest.mark.parametrize("sql", FAILING)
 def test_errors_are_errors_in_spark_too(session, rows, sql):
     expression = translate(sql)

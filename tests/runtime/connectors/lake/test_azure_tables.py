@@ -27,7 +27,7 @@ def azure(request: pytest.FixtureRequest) -> Iterator[AzureStore]:
         yield result
 
 
-@pytest.mark.variants(1)
+@pytest.mark.variants(1, long=2)
 def test_a_delta_table_is_read_with_a_key_and_with_a_sas_token(
     azure: AzureStore, tmp_path: Path
 ) -> None:
@@ -42,7 +42,7 @@ def test_a_delta_table_is_read_with_a_key_and_with_a_sas_token(
         assert table.version() == 1 and table.to_pyarrow_table().num_rows == 20
 
 
-@pytest.mark.variants(1)
+@pytest.mark.variants(1, long=2)
 def test_an_iceberg_table_is_read_by_its_path(azure: AzureStore, tmp_path: Path) -> None:
     properties = iceberg_properties(TablePlace(azure.uri(), azure.store()))
     uri = f"sqlite:///{tmp_path}/catalog.db"
