@@ -236,11 +236,8 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
 
 @pytest.mark.parametrize(
     ("together", "n_kills", "n_files"),
-    [
-        # test_killed.py kills "hop", and the simulator each operator (test_killed_writes.py)
-        *(pytest.param(kinds, 1, 6, marks=pytest.mark.long) for kinds in ("again",)),
-        *(pytest.param(kinds, N_KILLS, 16, marks=pytest.mark.slow) for kinds in TOGETHER),
-    ],
+    # test_killed.py kills "hop", and the simulator each operator (test_killed_writes.py)
+    [pytest.param(kinds, N_KILLS, 16, marks=pytest.mark.slow) for kinds in TOGETHER],
 )
 def test_operators_killed_at_state_writes_emit_the_rows_of_duckdb(
     together: str, n_kills: int, n_files: int, runs: Runs, tmp_path: Path
