@@ -6,6 +6,7 @@ import re
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -136,7 +137,7 @@ def _endless(spark: SparkSession) -> DataFrame:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             while batch.column(0)[0].as_py() >= 5_000:
-                pass
+                time.sleep(0.02)
             yield batch
 
     return spark.range(0, 10_000, 1, 4).mapInArrow(run, "id bigint")

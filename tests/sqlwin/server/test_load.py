@@ -18,7 +18,7 @@ from tests.sqlwin.server.test_server import connect as connect_with_password
 
 pytestmark = [pytest.mark.long, pytest.mark.spark]
 
-N_CLIENTS = 20
+N_CLIENTS = 10
 
 
 def ask_all(port: int) -> None:
