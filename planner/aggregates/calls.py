@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from planner.aggregates.functions import is_aggregate, is_text_list, pick_of, pick_struct
+from planner.aggregates.functions import is_aggregate, pick_of, pick_struct, texts_of
 from planner.aggregates.texts import texts_by_time
 from planner.catalog import Catalog
 from planner.nodes.logical import COPIES, AggregateCall
@@ -168,7 +168,7 @@ def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
         condition = (
             exp.And(this=exp.Paren(this=condition), expression=present) if condition else present
         )
-    is_text = is_text_list(function) and not wrapped
+    texts = None if wrapped else texts_of(function)
     call = AggregateCall(
         name=name,
         function=f"{function} WITHIN GROUP" if wrapped else function,
@@ -178,13 +178,13 @@ def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
         type="",
         condition=condition,
         distinct=distinct,
-        order=time_column if by_time or is_text else None,
+        order=time_column if by_time or texts is not None else None,
         user=inner.args["aggregate"] if isinstance(inner, UserAggregateCall) else None,
         is_descending=ordered is not None and bool(ordered.args.get("desc")),
     )
     if by_time or (pick is not None and len(args) == 2 and not distinct):
         return replace(call, expr=_picking(call))
-    if is_text:
+    if texts is not None and texts.is_joined:
         return replace(call, expr=texts_by_time(call))
     return call
 

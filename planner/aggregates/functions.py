@@ -19,7 +19,7 @@ from planner.aggregates.approximate import (
 )
 from planner.aggregates.intervals import from_microseconds, is_day_interval, to_microseconds
 from planner.aggregates.recipes import call_of, with_filter
-from planner.aggregates.texts import listagg
+from planner.aggregates.texts import values_by_time
 from planner.nodes.aggregate_plans import AggregatePlan, Partial
 from planner.nodes.logical import AggregateCall
 from planner.sql.build import (
@@ -99,9 +99,11 @@ def pick_of(name: str) -> Picked | None:
     return form if isinstance(form, Picked) else None
 
 
-def is_text_list(name: str) -> bool:
-    """Return whether a function concatenates texts."""
-    return name in AGGREGATES and isinstance(AGGREGATES[name].form, Texts)
+def texts_of(name: str) -> Texts | None:
+    """Return how a function lists values by time; None for other functions."""
+    function = AGGREGATES.get(name)
+    form = None if function is None else function.form
+    return form if isinstance(form, Texts) else None
 
 
 def args_to_type(call: AggregateCall) -> tuple[exp.Expr, ...]:
@@ -167,7 +169,7 @@ def _plan(call: AggregateCall) -> AggregatePlan:
     if function is None or (call.distinct and with_distinct is WithDistinct.REFUSED):
         distinct = "(DISTINCT)" if call.distinct else ""
         reason = f"{name}{distinct} cannot be merged from partials"
-        if is_text_list(name.partition(" ")[0]):
+        if texts_of(name.partition(" ")[0]) is not None:
             reason += ", except LISTAGG(x, ','), which lists by time"
         refuse(reason)
     match function.form:
@@ -189,8 +191,8 @@ def _plan(call: AggregateCall) -> AggregatePlan:
             return approx_percentile(call)
         case FromValues() as form:
             return _from_values(call, form)
-        case Texts():
-            return listagg(call)
+        case Texts() as form:
+            return values_by_time(call, form)
 
 
 def _check_type(call: AggregateCall, has_accumulator: bool) -> None:

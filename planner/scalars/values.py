@@ -38,6 +38,7 @@ from runtime.functions.aggregates.function import (
     Registers,
     Spread,
     Takes,
+    Texts,
     WithDistinct,
     WithinGroup,
 )
@@ -229,6 +230,9 @@ class ColumnScope:
                 return Value(form.returns or inner, True)
         require(not types)
         match form:
+            case Texts(is_joined=False):
+                require(is_ordered(inner))
+                return Value(f"array<{inner}>", False)
             case Merged(partial=partial, takes=Takes.FLAT):
                 require(inner == "boolean" if partial else is_ordered(inner))
                 return Value(inner, True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from runtime.definition.order import compare, key_of, sorted_places
 from runtime.functions.aggregates import AGGREGATES
-from runtime.functions.aggregates.function import FromValues, Mean, Merged, Picked
+from runtime.functions.aggregates.function import FromValues, Mean, Merged, Picked, Texts
 from runtime.plan.definition import DefinedCall
 from runtime.spec.aggregates import MergeOp
 from runtime.spec.expressions import RankOrder
@@ -46,6 +46,8 @@ def result_of(call: DefinedCall, rows: Sequence[Sequence[Any]], columns: Sequenc
         args = [[row[places[call.args[0]]], row[places[call.order]]] for row in rows]
     if isinstance(function.form, Picked):
         return _pick(args, is_last=function.form.is_last)
+    if isinstance(function.form, Texts):
+        return _values_by_time(args, is_distinct=call.is_distinct)
     present = [row for row in args if None not in row]
     if call.is_distinct:
         present = list({tuple(map(key_of, row)): row for row in reversed(present)}.values())
@@ -103,6 +105,21 @@ def _half_up(value: Fraction, scale: int) -> Fraction:
     """Return a value rounded half away from zero to some digits after the point."""
     size = math.floor(abs(value) * 10**scale + Fraction(1, 2))
     return Fraction(size if value >= 0 else -size, 10**scale)
+
+
+def _values_by_time(args: Sequence[Values], *, is_distinct: bool) -> Values:
+    """Return values other than NULL by time, then by value; of equal ones perhaps the first.
+
+    Args:
+        args: Value and time of each row.
+        is_distinct: Whether each value occurs once.
+    """
+    rows = [(order, value) for value, order in args if value is not None]
+    orders = [RankOrder(name, is_descending=False, nulls_first=True) for name in "ov"]
+    values = [rows[place][1] for place in sorted_places(orders, rows)]
+    if is_distinct:
+        values = list({key_of(value): value for value in reversed(values)}.values())[::-1]
+    return values
 
 
 def _pick(args: Sequence[Values], *, is_last: bool) -> Any:

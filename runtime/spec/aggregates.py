@@ -366,23 +366,26 @@ class ResultOfValues(OfValues):
 
 @dataclass(frozen=True)
 class ListAgg(OfValues):
-    """Texts of a window in order of time, see `runtime.compute.values.texts`.
+    """Values of a window in order of time, see `runtime.compute.values.texts`.
 
     Attributes:
-        separator: Text between two texts.
+        separator: Text between two texts. None: the result is an array.
         is_unique: Whether each text occurs once per window, at its first time.
     """
 
-    separator: str = ""
+    separator: str | None = ""
     is_unique: bool = False
 
     compares_items = False
-    name = "LISTAGG"
+
+    @property
+    def name(self) -> str:
+        return "COLLECT_LIST" if self.separator is None else "LISTAGG"
 
     @property
     def merge_args(self) -> tuple[str, ...]:
         (texts,) = self.columns
-        separator = self.separator.replace("\\", "\\\\").replace("'", "\\'")
+        separator = (self.separator or "").replace("\\", "\\\\").replace("'", "\\'")
         return (
             f"DISTINCT {texts}" if self.is_unique else texts,
             *([f"'{separator}'"] if separator else []),
@@ -460,7 +463,7 @@ class CollectRegisters(Accumulator):
 
 @dataclass(frozen=True)
 class CollectRows(Accumulator):
-    """Times and texts of rows in a list, see `runtime.compute.values.texts`."""
+    """Times and values of rows in a list, see `runtime.compute.values.texts`."""
 
     kind = "texts by time"
     name = "COLLECTROWS"
@@ -469,7 +472,7 @@ class CollectRows(Accumulator):
     compares_items = False
 
     def partial_types(self, args: Sequence[str]) -> Mapping[str, str]:
-        return {"": f"array<struct<o:{args[0]},v:string>>"}
+        return {"": f"array<struct<o:{args[0]},v:{args[1]}>>"}
 
     def slice_text(self, args: Sequence[str]) -> str:
         return f"LISTAGG({args[1]} ORDER BY {args[0]})"

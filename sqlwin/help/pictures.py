@@ -139,6 +139,8 @@ def aggregate_picture(function: MergedFunction) -> str:
 def _text(result: float | str) -> str:
     if isinstance(result, str):
         return f"'{result}'"
+    if isinstance(result, list):
+        return str(result)
     if isinstance(result, bool):
         return str(result).upper()
     return str(result) if isinstance(result, int) else f"{result:.2f}"

@@ -293,16 +293,19 @@ class _ResultOfValues(DistinctAggregate):
 
 
 class _JoinedTexts(DistinctAggregate):
-    """LISTAGG; NULL without texts."""
+    """LISTAGG, NULL without texts; COLLECT_LIST, an empty array without values."""
 
     def __init__(self, texts: TextsByTime, accumulator: ListAgg) -> None:
         self._texts = texts
         self._separator = accumulator.separator
+        self._type = arrow_type(accumulator.output.type)
         self._is_unique = accumulator.is_unique
 
     def window_results(
         self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
     ) -> pa.Array:
+        if self._separator is None:
+            return self._texts.lists(oldest_slice, newest_slice, self._is_unique).cast(self._type)
         return self._texts.join_texts(oldest_slice, newest_slice, self._separator, self._is_unique)
 
 

@@ -1,4 +1,4 @@
-"""LISTAGG: the texts of a window's rows, by time, from lists of the rows of its slices.
+"""LISTAGG and COLLECT_LIST: the values of a window's rows, by time, from rows of its slices.
 
 Slices of a key are adjacent, in order of time. With the rows of each slice sorted by time, the rows
 of any window are contiguous, for any overlap.
@@ -38,7 +38,7 @@ def rows_of_groups(
 
     Args:
         groups: Groups of the rows.
-        args: Time and text of each row; rows where one is NULL are ignored.
+        args: Time and value of each row; rows where one is NULL are ignored.
         condition: Rows to aggregate; None for all.
         type_: Type of the result.
     """
@@ -65,7 +65,7 @@ def merge_rows(groups: Groups, lists: pa.ListArray) -> pa.ListArray:
 
 
 class TextsByTime:
-    """Texts of consecutive slices by time, then by text.
+    """Values of consecutive slices by time, then by value.
 
     Args:
         rows: Rows of the slices.
@@ -95,6 +95,15 @@ class TextsByTime:
             separator: Text between two texts.
             is_unique: Whether only the first of equal texts in a window counts.
         """
+        lists = self.lists(oldest_slice, newest_slice, is_unique)
+        texts = pc.binary_join(lists, separator)
+        has_texts = pc.greater(pc.list_value_length(lists), 0)
+        return pc.if_else(has_texts, texts, pa.scalar(None, pa.string()))
+
+    def lists(
+        self, oldest_slice: Int64Array, newest_slice: Int64Array, is_unique: bool = False
+    ) -> pa.ListArray:
+        """Return the values of each range of slices. Arguments are as for `join_texts`."""
         begin, end = self._offset.take(oldest_slice), self._offset.take(newest_slice + 1)
         lengths = end - begin
         place = np.repeat(end - np.cumsum(lengths), lengths)
@@ -105,6 +114,4 @@ class TextsByTime:
             _, first = np.unique(window * len(distinct) + code[place], return_index=True)
             first.sort()
             lengths, place = np.bincount(window[first], minlength=len(lengths)), place[first]
-        lists = list_array(lengths, self._texts.take(pa.array(place)))
-        texts = pc.binary_join(lists, separator)
-        return pc.if_else(pa.array(lengths > 0), texts, pa.scalar(None, pa.string()))
+        return list_array(lengths, self._texts.take(pa.array(place)))

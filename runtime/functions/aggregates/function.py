@@ -144,7 +144,13 @@ class FromValues:
 
 @dataclass(frozen=True)
 class Texts:
-    """The texts of a slice with their times."""
+    """The values of a slice with their times.
+
+    Attributes:
+        is_joined: Whether the result is a text with a separator. Otherwise it is an array.
+    """
+
+    is_joined: bool = True
 
 
 Form: TypeAlias = Merged | Mean | Spread | Picked | Registers | Percentile | FromValues | Texts

@@ -1,4 +1,4 @@
-"""Concatenated texts."""
+"""Values in order of time: concatenated texts, and arrays."""
 
 from __future__ import annotations
 
@@ -18,9 +18,21 @@ _LISTAGG = MergedFunction(
     distinct=WithDistinct.OF_SET,
 )
 
+_LIST = MergedFunction(
+    "COLLECT_LIST",
+    Texts(is_joined=False),
+    "array of values in time order",
+    text="In order of the window's time column, then by value. NULLs are skipped. Where Spark\n"
+    "runs the function, the order is any.",
+    example="bidder",
+    definition=list,
+    distinct=WithDistinct.OF_SET,
+)
+
 FUNCTIONS = (
     _LISTAGG,
     _LISTAGG.alias(
         "STRING_AGG", "texts concatenated as by LISTAGG, by default without a separator"
     ),
+    _LIST,
 )

@@ -84,7 +84,7 @@ def _result(function, values, type_="bigint", **options):
     columns = ["x", "t"]
     has_two = function.endswith("_BY") or function.startswith("PERCENTILE")
     args = ("x", "t") if has_two else ("x",)
-    order = "t" if function.startswith(("ANY_", "FIRST", "LAST")) else None
+    order = "t" if function.startswith(("ANY_", "COLLECT", "FIRST", "LAST")) else None
     call = DefinedCall(
         Column("r", type_), function, args, None, order, options.get("is_distinct", False)
     )
