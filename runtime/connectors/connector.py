@@ -235,6 +235,11 @@ class Table:
         """Whether Python workers read the rows of a batch, rather than Spark alone."""
         return True
 
+    @property
+    def is_written_by_workers(self) -> bool:
+        """Whether Python workers write the rows of a batch that Spark computes."""
+        return False
+
     def explain(self, error: Exception) -> SqlwinError | None:
         """Translate an error of Spark about the table. None for the standard translation."""
         return None

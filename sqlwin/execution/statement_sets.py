@@ -28,6 +28,7 @@ from runtime.spec.table import TableSpec
 from sqlwin.catalog.entries import MaterializedTable
 from sqlwin.catalog.options import idle_notes
 from sqlwin.execution.analyze import Watched
+from sqlwin.execution.compiled.executors import check_sink
 from sqlwin.execution.inserts import (
     dependencies,
     fit_rows,
@@ -53,8 +54,14 @@ class Inserts:
 
     def _target(self, insert: Insert) -> TableSpec | None:
         """Return the session table of an INSERT, or None for Spark's tables."""
-        table = target_of(self._plans.catalog, insert)
+        table = self._checked_target(insert)
         self._add_notes(insert, table)
+        return table
+
+    def _checked_target(self, insert: Insert) -> TableSpec | None:
+        table = target_of(self._plans.catalog, insert)
+        if table is not None:
+            check_sink(self._plans.config, insert.text, table)
         return table
 
     def _add_notes(self, insert: Insert, table: TableSpec | None) -> None:
@@ -72,7 +79,7 @@ class Inserts:
                 return replace(done, scan_counts=self._plans.scan_counts)
             started = StartedInsert(statement.name, done)
             return insert_result(self._plans, statement.text, [started])
-        table = target_of(self._plans.catalog, statement)  # refused before anything runs
+        table = self._checked_target(statement)  # refused before anything runs
         if table is None:
             self._plans.catalog.start_spark()
         plan = self._plans.plan(statement.ast, statement.text)

@@ -310,6 +310,11 @@ class KafkaTable(Table):
         cases = " ".join(f"WHEN '{topic}' THEN {place}" for place, topic in enumerate(escaped))
         return f"({partition} * {len(topics)} + CASE {metadata['topic']} {cases} END)"
 
+    @property
+    def is_written_by_workers(self) -> bool:
+        """The client of Kafka is a Python package."""
+        return True
+
     def write(self, rows: BatchRows, *, overwrite: bool) -> int:
         """Send the rows of a batch as messages and return their number."""
         return send_messages(messages(rows.dataframe, self.spec), self.spec)

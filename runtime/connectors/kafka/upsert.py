@@ -165,6 +165,11 @@ class UpsertKafkaTable(Table):
             rows.select(*messages.columns), topic, are_decoded=reading.decoding is not None
         )
 
+    @property
+    def is_written_by_workers(self) -> bool:
+        """The client of Kafka is a Python package."""
+        return True
+
     def write(self, rows: BatchRows, *, overwrite: bool) -> int:
         """Send the rows of a batch as one message per key and return their number."""
         topic = as_kafka(self.spec)

@@ -114,6 +114,11 @@ class _Lake(Table, ABC):
     brings_columns = True
     file_format = "parquet"
 
+    @property
+    def is_written_by_workers(self) -> bool:
+        """Workers write data files of all lakes alike."""
+        return True
+
     @abstractmethod
     def load(self, spark: SparkSession, filters: Sequence[Expression] | None = None) -> LakeTable:
         """Load a version.

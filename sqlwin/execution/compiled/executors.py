@@ -91,6 +91,27 @@ def check_batch_only(config: Config, text: str, feature: str) -> None:
         )
 
 
+def check_sink(config: Config, text: str, table: TableSpec) -> None:
+    """Refuse a table that Python workers write.
+
+    Args:
+        config: Settings of the session.
+        text: Text of the INSERT.
+        table: Its table.
+
+    Raises:
+        AnalysisError: The session runs portable text only, and workers write the table.
+    """
+    if is_portable(config) and open_table(table).is_written_by_workers:
+        raise AnalysisError(
+            f"'{EXECUTOR}' is '{PORTABLE}', but Python workers write tables of connector "
+            f"'{table.connector}'",
+            position=locate(table.name, text),
+            sql=text,
+            hint=f"INSERT INTO a table of Parquet files, or {_TO_AUTO}",
+        )
+
+
 def step_on_spark(
     plan: Plan, spark: SparkSession, config: Config, catalog: SessionCatalog, zone: str
 ) -> StepOnSpark:
