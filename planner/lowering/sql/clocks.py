@@ -48,6 +48,11 @@ def instant(target: Target, time_us: exp.Expr, zone: str, part: str) -> exp.Expr
     return _refuse(target, zone, part) if there is None else there
 
 
+def is_fixed(zone: str) -> bool:
+    """Return whether the clocks of a zone never change."""
+    return _fixed_offset_us(zone) is not None
+
+
 def _fixed_offset_us(zone: str) -> int | None:
     rules = time_zone(zone)
     if not isinstance(rules, timezone):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from planner.lowering.sql.assigners import ARGUMENT, on_target
+from planner.lowering.sql.clocks import instant, is_fixed, local_us
 from planner.lowering.sql.expressions import TargetExpressions
 from planner.lowering.sql.refusals import refuse_part
 from planner.lowering.sql.relations import Ctes, Source, over, rows_before, select, union_all
@@ -15,7 +16,7 @@ from planner.lowering.sql.text import binary, call, case, cast, is_flat, not_nul
 from planner.nodes.aggregate_plans import END
 from runtime.plan.rows import FilledRows
 from runtime.spec.aggregates import MergeOp
-from runtime.spec.filling import FillConstant, Filler, FillLocf, GapFilling
+from runtime.spec.filling import FillConstant, Filler, FillLocf
 from runtime.windows.base import BaseAligned
 
 # Bounds of a key's windows; whether a row is an added one; whether all rows of its window are
@@ -38,19 +39,13 @@ def fill_windows(ctes: Ctes, node: FilledRows, source: Source, types: Mapping[st
         NotPortable: The target might add other windows or values.
     """
     _check(node, types)
-    return _FillWriter(ctes, node.filling, source, types).write()
+    return _FillWriter(ctes, node, source, types).write()
 
 
 def _check(node: FilledRows, types: Mapping[str, str]) -> None:
     filling = node.filling
     if filling.window.is_calendar or filling.window.constant_stride_us is None:
         refuse_part("FILL of windows of months is not compiled", "FILL")
-    if filling.is_of_instants and node.time_zone != "UTC":
-        refuse_part(
-            f"FILL adds no windows that the clocks of {node.time_zone} skip, which is not compiled",
-            "FILL",
-            "SET 'table.local-time-zone' = 'UTC', or use a TIMESTAMP column",
-        )
     for name, filler in filling.fillers:
         if not isinstance(filler, FillConstant | FillLocf):
             refuse_part("LINEAR is not compiled: engines round lines differently", "LINEAR")
@@ -62,10 +57,12 @@ class _FillWriter:
     """Writer of one FILL. Arguments are as in `fill_windows`."""
 
     def __init__(
-        self, ctes: Ctes, filling: GapFilling, source: Source, types: Mapping[str, str]
+        self, ctes: Ctes, node: FilledRows, source: Source, types: Mapping[str, str]
     ) -> None:
+        filling = node.filling
         self.ctes, self.names, self.target = ctes, ctes.names, ctes.target
         self.filling, self.source, self.types = filling, source, types
+        self.zone = node.time_zone if filling.is_of_instants else "UTC"
         self.fillers = dict(filling.fillers)
         self.window: BaseAligned = filling.window
         self.keys = ctes.items(*filling.keys)
@@ -132,12 +129,28 @@ class _FillWriter:
         has_windows = binary(exp.LTE, first, last)
         items = [*self.keys, self.ctes.named(ends, END), *nulls]
         windows = self.ctes.add("all_windows", select(items, series, has_windows))
+        shown = None if is_fixed(self.zone) else self._has_instants(end)
         columns = [*self.keys, end, *self.ctes.items(*self.fillers)]
         parts = [
             select([*columns, self.ctes.named(number(flag), _ADDED)], table, condition)
-            for flag, table, condition in ((0, rows, not_null(end)), (1, windows, None))
+            for flag, table, condition in ((0, rows, not_null(end)), (1, windows, shown))
         ]
         return self.ctes.add("rows_and_windows", union_all(parts))
+
+    def _has_instants(self, end: exp.Expr) -> exp.Expr:
+        """Return whether the clocks of the zone show a window. They skip some in spring."""
+
+        def shown(time_us: exp.Expr) -> exp.Expr:
+            there = instant(self.target, time_us, self.zone, "FILL")
+            return local_us(self.target, there, "timestamp", self.zone, "FILL")
+
+        # a skipped start becomes a time after the gap
+        start = on_target(self.window.assigner().window_start_sql(ARGUMENT), end, self.target)
+        last = exp.Paren(this=binary(exp.Sub, end, 1))
+        return exp.Or(
+            this=binary(exp.LT, shown(exp.Paren(this=start)), end),
+            expression=binary(exp.EQ, shown(last), last),
+        )
 
     def _first_end(self) -> exp.Expr | None:
         """Return the end of the first window that does not start before FROM."""

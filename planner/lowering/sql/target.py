@@ -13,9 +13,18 @@ from typing import ClassVar, NoReturn, Protocol
 
 from sqlglot import exp
 
-from planner.lowering.sql.text import aggregate, binary, call, cast, number, ordered
+from planner.lowering.sql.text import (
+    aggregate,
+    binary,
+    call,
+    case,
+    cast,
+    number,
+    ordered,
+)
 from runtime.spec.aggregates import MergeOp
 from runtime.spec.expressions import Call, Expression
+from runtime.windows.times import DAY_US
 
 FLOATING = ("float", "double")
 
@@ -102,9 +111,27 @@ class Target(ABC):
         """Return the `timestamp` at which the clocks of a region show a time, as java.time does.
 
         A time that they show twice is the earlier instant, and one that they skip moves forward by
-        the length of the gap. None if the engine has other rules.
+        the length of the gap. None if the engine may have other clocks.
         """
-        return None
+        if self.wall_clock_us(local_us, region) is None:
+            return None
+
+        def offset(time_us: exp.Expr) -> exp.Expr:
+            there = self.wall_clock_us(self.from_us(time_us, "timestamp"), region)
+            assert there is not None
+            return exp.Paren(this=binary(exp.Sub, there, time_us))
+
+        # clocks change at most once in two days
+        before = offset(exp.Paren(this=binary(exp.Sub, local_us, DAY_US)))
+        after = offset(exp.Paren(this=binary(exp.Add, local_us, DAY_US)))
+        earlier = exp.Paren(this=binary(exp.Sub, local_us, before))
+        later = exp.Paren(this=binary(exp.Sub, local_us, after))
+        # after the change, and not in a gap
+        is_later = exp.And(
+            this=binary(exp.NEQ, offset(earlier), before),
+            expression=binary(exp.EQ, offset(later), after),
+        )
+        return self.from_us(case([(is_later, later)], earlier), "timestamp")
 
     @abstractmethod
     def from_us(self, time_us: exp.Expr, type_: str = "timestamp_ntz") -> exp.Expr:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from sqlglot import exp
 
 import sqlwin
+from planner.lowering.sql.dialects import DIALECTS
+from planner.lowering.sql.targets import TARGETS
 from sqlwin.session import Session
 from tests.engines import engine
 from tests.fuzz.compiled_roads import run_on_duckdb, run_on_spark
+from tests.fuzz.values import EPOCH, clock_changes
 from tests.unstarted import unstarted_spark
 
 QUERY = """
@@ -84,11 +89,43 @@ def test_window_time_is_the_instant_at_which_clocks_show_the_end(tmp_path: Path)
         assert ends(result.to_arrow()) == ENDS
 
 
-def test_a_window_time_by_an_offset_is_compiled_and_one_by_a_region_only_for_spark() -> None:
-    text = sqlwin.compile(TIMES_OF_WINDOWS, "duckdb", schema=schema("-03:30"))
-    assert ends(run_on_duckdb(text, {"t": ROWS.slice(0, 1)})) == ENDS[:2]
-    with pytest.raises(sqlwin.SqlwinError, match="on the clocks of Europe/Berlin, which DuckDB"):
-        sqlwin.compile(TIMES_OF_WINDOWS, "duckdb", schema=schema("Europe/Berlin"))
+@pytest.mark.parametrize("name", ["datafusion", "duckdb"])
+def test_a_window_time_is_compiled_by_an_offset_and_by_a_region(name: str) -> None:
+    run = run_on_duckdb if name == "duckdb" else engine(name).run
+    text = sqlwin.compile(TIMES_OF_WINDOWS, name, schema=schema("-03:30"))
+    assert ends(run(text, {"t": ROWS.slice(0, 1)})) == ENDS[:2]
+    text = sqlwin.compile(TIMES_OF_WINDOWS, name, schema=schema("Europe/Berlin"))
+    assert ends(run(text, {"t": ROWS})) == ENDS
+
+
+def test_instants_of_changing_clocks_are_those_of_python() -> None:
+    # an hour, half an hour, a whole day
+    for zone, year in (
+        ("America/New_York", 2024),
+        ("Australia/Lord_Howe", 2024),
+        ("Pacific/Apia", 2011),
+    ):
+        moments = clock_changes(zone, year)
+        times = [m + n * 1_800_000_000 - n % 2 for m in (*moments, 0) for n in range(-27, 28)]
+        at = TARGETS["duckdb"].instant(exp.column("us"), zone)
+        assert at is not None
+        text = f"SELECT us, EPOCH_US({at.sql(dialect=DIALECTS['duckdb'])}) AS at FROM t"
+        rows = run_on_duckdb(text, {"t": pa.table({"us": times})}).to_pylist()
+        # the earlier of two instants, and the offset before a gap
+        local = [EPOCH + dt.timedelta(microseconds=row["us"]) for row in rows]
+        expected = [
+            time.replace(tzinfo=ZoneInfo(zone), fold=0).astimezone(dt.UTC) for time in local
+        ]
+        assert [EPOCH + dt.timedelta(microseconds=row["at"]) for row in rows] == expected, zone
+
+
+def test_fill_adds_no_hour_that_clocks_skip() -> None:
+    query = f"{QUERY} FILL (n = 0)"
+    text = sqlwin.compile(query, "duckdb", schema=schema("Europe/Berlin"))
+    rows = {"t": ROWS.slice(0, 2)}
+    assert hours(run_on_duckdb(text, rows)) == {"2018-03-25T01:00": 1, "2018-03-25T03:00": 1}
+    text = sqlwin.compile(query, "duckdb", schema=schema("+01:00"))
+    assert hours(run_on_duckdb(text, rows)) == {"2018-03-25T01:00": 1, "2018-03-25T02:00": 1}
 
 
 def test_an_offset_is_added_on_any_engine() -> None:
