@@ -61,7 +61,6 @@ def start(directory: Path, command: str, *arguments: str, size: tuple[int, int] 
         program=("-m", "sqlwin.cli.app"),
         command=command,
         SQLWIN_HISTORY=str(directory / "history"),
-        SQLWIN_CLASS_ARCHIVE="off",
     )
 
 

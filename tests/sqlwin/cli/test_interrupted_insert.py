@@ -56,7 +56,6 @@ def program(directory: Path, *statements: str) -> subprocess.Popen[str]:
         [sys.executable, "-m", "sqlwin", "run", "--master", "local[2]", "--no-progress"]
         + [part for statement in every for part in ("-e", statement)],
         cwd=ROOT,
-        env={**os.environ, "SQLWIN_CLASS_ARCHIVE": "off"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

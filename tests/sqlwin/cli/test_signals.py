@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -143,7 +142,6 @@ def running(*statements: str) -> Iterator[Program]:
     process = subprocess.Popen(
         [sys.executable, *START, *(part for item in statements for part in ("-e", item))],
         cwd=ROOT,
-        env={**os.environ, "SQLWIN_CLASS_ARCHIVE": "off"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -301,7 +299,7 @@ def test_in_a_micro_batch_of_a_statement_set(
 def test_a_prompt_is_terminated_while_a_statement_runs(tmp_path: Path) -> None:
     prompt = Terminal(
         ROOT, "--master", "local[2]", *CONF, program=("-m", "sqlwin"),
-        SQLWIN_HISTORY=str(tmp_path / "history"), SQLWIN_CLASS_ARCHIVE="off",
+        SQLWIN_HISTORY=str(tmp_path / "history"),
     )  # fmt: skip
     prompt.see(PROMPT)
     prompt.type("SELECT SUM(a.id % 7 * b.id) FROM range(1000000000) a, range(1000000000) b;\r")
@@ -318,7 +316,7 @@ def test_cancelling_jobs_also_cancels_queries_being_planned(
 ) -> None:
     spark = fresh_session.spark
     endless = spark.sql(
-        "SELECT COUNT(*) FROM range(0, 900000000000) WHERE SHA2(CAST(id AS STRING), 512) = 'x'"
+        "SELECT COUNT(*) FROM range(0, 900000000000, 1, 1) WHERE SHA2(CAST(id AS STRING), 512) = 'x'"
     )
     begun, cancelled = Event(), Event()
     raised = []

@@ -38,7 +38,6 @@ def prompt(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Te
         size=(50, 110),
         program=("-m", "sqlwin.cli.app"),
         SQLWIN_HISTORY=str(tmp_path_factory.mktemp("prompt") / "history"),
-        SQLWIN_CLASS_ARCHIVE="off",
         TMPDIR=str(files),
     )
     opened.see(PROMPT)
