@@ -117,17 +117,14 @@ def _server(directory: Path) -> Iterator[str]:
 
 def _roads_of_spark_text(directory: Path) -> CompiledRoads:
     from runtime.spark.session import start_session
-    from tests.fuzz.compiled_roads import run_on_spark
+    from tests.fuzz.compiled_roads import SPARK_SETTINGS, run_on_spark
 
     # queries run once, so the optimizing compiler does not pay
     java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     conf = {
         "spark.sql.shuffle.partitions": "3",
         "spark.driver.extraJavaOptions": java,
-        # Spark skips row groups whose statistics leave out NaN
-        "spark.sql.parquet.filterPushdown": "false",
-        # Spark 3.5 refuses times before 1900
-        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+        **SPARK_SETTINGS,
     }
     spark = start_session("local[2]", conf)
     roads = CompiledRoads(directory, "spark", partial(run_on_spark, spark, directory))

@@ -131,6 +131,15 @@ def run_on_duckdb(text: str, tables: Mapping[str, pa.Table]) -> pa.Table:
         return connection.sql(text).to_arrow_table()
 
 
+# With which Spark runs the texts
+SPARK_SETTINGS = {
+    # Spark skips row groups whose statistics leave out NaN
+    "spark.sql.parquet.filterPushdown": "false",
+    # Spark 3.5 refuses times before 1900
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+}
+
+
 def run_on_spark(
     spark: SparkSession, directory: Path, text: str, tables: Mapping[str, pa.Table]
 ) -> pa.Table:

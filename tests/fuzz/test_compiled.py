@@ -19,6 +19,7 @@ from tests.engines import ENGINES, Engine, Run, engine
 from tests.fuzz.choices import Choices
 from tests.fuzz.compiled_roads import (
     KNOWN_REASONS,
+    SPARK_SETTINGS,
     BlocksOnDuckDb,
     CompiledRoads,
     run_on_duckdb,
@@ -60,7 +61,10 @@ def test_a_compiled_query_has_the_rows_of_its_definition_on_duckdb(
 def test_a_compiled_query_has_the_rows_of_its_definition_on_spark(
     seeds: Sequence[int], tmp_path: Path, spark: SparkSession
 ) -> None:
-    run = partial(run_on_spark, spark, tmp_path)
+    own = spark.newSession()
+    for name, value in SPARK_SETTINGS.items():
+        own.conf.set(name, value)
+    run = partial(run_on_spark, own, tmp_path)
     check(CompiledRoads(tmp_path, "spark", run), seeds)
 
 
