@@ -63,7 +63,8 @@ class Selection:
         modes: The modes.
         is_in_turn: Whether each query runs in one of the modes that fit, taken in turn, and with
             one of its rules switched off. Otherwise it runs in all of them.
-        every: One query out of this many runs.
+        every: One query out of this many runs. In turn, it has no divisor in common with the number
+            of modes, or the same modes would come again and again.
         done: Modes in which another test runs every query.
     """
 
@@ -81,7 +82,7 @@ def select_all(mode: Mode) -> Selection:
 
 # Queries that need Spark, and a sample of the others, which another test runs in process
 NEEDS_SPARK = Selection("needs-spark", (BATCH,))
-SAMPLED_OF_OTHERS = 4
-SAMPLE = Selection("sample", FURTHER, is_in_turn=True, every=4, done=(BATCH,))
-IN_TURN = Selection("in-turn", FURTHER, is_in_turn=True, every=6, done=(BATCH,))
+SAMPLED_OF_OTHERS = 8
+SAMPLE = Selection("sample", FURTHER, is_in_turn=True, every=8, done=(BATCH,))
+IN_TURN = Selection("in-turn", FURTHER, is_in_turn=True, every=11, done=(BATCH,))
 EVERY_FURTHER = Selection("every-mode", FURTHER, done=(BATCH,))

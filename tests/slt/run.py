@@ -204,8 +204,8 @@ class FileRun:
             n_before = self.n_run[IN_PROCESS.name]
             for way in self.ways(record, modes):
                 self._wait(record, way)
-            # it never waits for others; `_compare` checks plans in other modes
-            if self.n_run[IN_PROCESS.name] > n_before and not record.operators:
+            # it never waits for others
+            if self.n_run[IN_PROCESS.name] > n_before:
                 self.ran.add(turn)
             return
         for step in range(len(modes)):
@@ -320,7 +320,7 @@ class FileRun:
             for record, answer in zip(group, answers, strict=True):
                 self.n_run[way.mode.name] += 1
                 try:
-                    if record.operators and way.mode in (BATCH, ALONE):
+                    if record.operators and way.mode in (BATCH, ALONE, IN_PROCESS):
                         check_plan(self.session, record)
                     if record.kind != "oracle":
                         self.results.setdefault(record.line, texts_of(record, answer, n_batches))

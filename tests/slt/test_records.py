@@ -91,7 +91,7 @@ def cases() -> Iterator[Any]:
         in_turn, in_every = IN_TURN, EVERY_FURTHER
         if name == SHAPES:
             with_batch = (BATCH, *FURTHER)
-            in_turn = replace(in_turn, modes=with_batch, every=6, done=())
+            in_turn = replace(in_turn, modes=with_batch, every=17, done=())
             in_every = replace(in_every, modes=with_batch, done=())
         is_long = name.startswith("windows/")
         yield _case(name, in_turn, pytest.mark.long if is_long else pytest.mark.slow)
