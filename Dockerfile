@@ -3,7 +3,7 @@
 #   docker run --rm -v "$PWD:/data" sqlwin run query.sql
 FROM python:3.12-slim
 COPY . /src
-RUN /src/.ci/install /src && rm -r /src
+RUN /src/.ci/install /src --no-cache-dir && rm -r /src
 # An engine in the background would end with the container
 ENV SQLWIN_ENGINE=off
 RUN useradd --create-home sqlwin
