@@ -239,8 +239,8 @@ def outcome(session: sqlwin.Session, sql: str) -> tuple[bool, pa.Table | None]:
     "seeds",
     [
         range(8),
-        pytest.param(range(8, 58), marks=pytest.mark.long),
-        pytest.param(range(58, 158), marks=pytest.mark.slow),
+        pytest.param(range(8, 28), marks=pytest.mark.long),
+        pytest.param(range(28, 158), marks=pytest.mark.slow),
     ],
     ids=str,
 )

@@ -170,7 +170,7 @@ def test_the_plans_of_all_examples_are_allowed(
 
 
 @pytest.mark.parametrize(
-    "one_of", [pytest.param(4, marks=pytest.mark.long), pytest.param(1, marks=pytest.mark.slow)]
+    "one_of", [pytest.param(8, marks=pytest.mark.long), pytest.param(1, marks=pytest.mark.slow)]
 )
 def test_spark_s_own_examples_of_functions_are_allowed_by_their_plans(
     session: sqlwin.Session, guard: ReadingGuard, one_of: int
