@@ -32,7 +32,7 @@ QUERIES = {
 }
 
 
-def rows(seed: int, n: int = 24) -> list[tuple]:
+def rows(seed: int, n: int = 14) -> list[tuple]:
     """Return random rows with NULLs, NaN and both zeros, in any order of time."""
     source = random.Random(seed)
     keys, values = [None, "a", "b", ""], [None, 0, 1, 2, 5]
@@ -124,7 +124,7 @@ def total(values: list[int | None]) -> int | None:
 @pytest.mark.parametrize("name", CHANGES)
 @pytest.mark.parametrize("seed", range(3))
 def test_groups_of_changes_are_those_of_the_rows_that_remain(name, seed):
-    given = changes(seed, 30)
+    given = changes(seed, 24)
     of = stream(CHANGES[name], list(given))
     history = of.history(seed)
     outcome = of.run(history)

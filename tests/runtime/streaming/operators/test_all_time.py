@@ -60,8 +60,8 @@ def test_changes_give_the_rows_that_remain_and_deleted_keys_leave_no_state(seed)
     source, store = random.Random(seed), Memory()
     remaining: Counter[tuple[int, int]] = Counter()
     shown: dict[int, tuple[int, int]] = {}
-    for number in range(60):
-        is_deleting = number >= 30
+    for number in range(40):
+        is_deleting = number >= 15
         changes = []
         for _ in range(5):
             rows = [*remaining.elements()]
@@ -94,7 +94,7 @@ def test_changes_give_the_rows_that_remain_and_deleted_keys_leave_no_state(seed)
 
 def test_a_micro_batch_of_one_key_reads_the_state_of_one_part():
     store, limits = Memory(), Thresholds(results_part_rows=64)
-    run(store, [(key, 1, 1) for key in range(100 * N_PARTS)], limits)
+    run(store, [(key, 1, 1) for key in range(25 * N_PARTS)], limits)
     CACHE.clear()
     before = store.n_gets
     assert run(store, [(7, 1, 5)], limits) == [("-U", 7, 1, 1), ("+U", 7, 2, 6)]
