@@ -10,12 +10,12 @@ from sqlglot import exp
 
 from runtime.plan.rows import LocalRows
 from runtime.refusal import Refusal
-from runtime.spec.aggregates import UserAggregate
 from runtime.spec.expressions import Expression
 from runtime.spec.materialized import SliceFiles, SliceTable
 from runtime.spec.source import SplitTable
 from runtime.spec.table import Column, Watermark
 from runtime.spec.text import FileSource
+from runtime.spec.user_aggregates import UserAggregate
 
 Schema = tuple[Column, ...]
 

@@ -24,7 +24,7 @@ from planner.sql.nodes import KeywordCall, PlacedError, UserAggregateCall, span_
 from runtime.errors import AnalysisError
 from runtime.functions.aggregates import AGGREGATES
 from runtime.functions.aggregates.function import FromValues, WithinGroup
-from runtime.spec.aggregates import name_with_filter
+from runtime.spec.user_aggregates import name_with_filter
 
 
 def aggregates_in(clause: exp.Expr) -> list[exp.Expr]:

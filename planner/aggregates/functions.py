@@ -58,11 +58,11 @@ from runtime.spec.aggregates import (
     MergeOp,
     Pick,
     ResultOfValues,
-    UserAggregate,
     UserDefined,
     sum_type,
 )
 from runtime.spec.table import Column
+from runtime.spec.user_aggregates import UserAggregate
 
 # Every aggregate in Spark 4.x's function registry, so that they are recognised as aggregates.
 SPARK_AGGREGATES = frozenset(

@@ -17,7 +17,8 @@ from sqlglot import exp
 from planner.aggregates.calls import aggregates_in
 from planner.binder.joins.sides import Side, Sides
 from planner.catalog import Schema
-from planner.nodes.logical import AsOfJoin, Node, with_needed_columns
+from planner.nodes.joins import AsOfJoin
+from planner.nodes.logical import Node, with_needed_columns
 from planner.sql.build import (
     MIRRORED,
     alias,

@@ -24,10 +24,10 @@ from planner.explain.windows import attached_text, window_text
 from planner.materialized.form import expression_text, time_text
 from planner.materialized.windows import range_of_slices
 from planner.nodes.aggregate_plans import AggregatePlan
+from planner.nodes.joins import AsOfJoin, WindowJoin
 from planner.nodes.logical import (
     COPIES,
     Aggregate,
-    AsOfJoin,
     AttachedWindow,
     Expand,
     Filter,
@@ -43,7 +43,6 @@ from planner.nodes.logical import (
     WindowAggregate,
     WindowDeduplicate,
     WindowedNode,
-    WindowJoin,
     WindowKey,
     WindowRank,
     WindowRows,

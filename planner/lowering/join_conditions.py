@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.nodes.logical import Filter, WindowJoin
+from planner.nodes.joins import WindowJoin
+from planner.nodes.logical import Filter
 from planner.sql.build import column_names, conjunction, conjuncts
 
 # Sides whose unmatched rows are not emitted: their conditions can move below the join

@@ -38,10 +38,10 @@ from planner.lowering.target import Target, write_columns
 from planner.lowering.updated_windows import is_updated
 from planner.lowering.windows import WindowsLowering
 from planner.nodes.aggregate_plans import BOUNDS, END, START, TIME
+from planner.nodes.joins import AsOfJoin, WindowJoin
 from planner.nodes.logical import (
     COPIES,
     Aggregate,
-    AsOfJoin,
     Expand,
     Filter,
     GapFill,
@@ -53,7 +53,6 @@ from planner.nodes.logical import (
     SqlQuery,
     TableScan,
     WindowDeduplicate,
-    WindowJoin,
     WindowKey,
     WindowRank,
     WindowRows,

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from planner.catalog import type_named
+from planner.nodes.joins import AsOfJoin, WindowJoin
 from planner.nodes.logical import (
     COPIES,
-    AsOfJoin,
     Expand,
     RangeRows,
     WindowDeduplicate,
-    WindowJoin,
     WindowRank,
     WindowRows,
 )

@@ -15,9 +15,9 @@ from sqlglot import exp
 from planner.catalog import Schema
 from planner.sql.build import column
 from planner.sql.nodes import TextSpan
-from runtime.spec.aggregates import UserAggregate
-from runtime.spec.filling import AsOfMatching, GapFilling, VersionJoining
+from runtime.spec.filling import GapFilling, VersionJoining
 from runtime.spec.table import Column
+from runtime.spec.user_aggregates import UserAggregate
 from runtime.windows import Window
 
 AnyNode = TypeVar("AnyNode", bound="Node")
@@ -547,77 +547,6 @@ class VersionJoin(UnaryNode):
 
     versions: VersionJoining
     texts: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class WindowJoin(Node):
-    """A join of rows in the same window. Column names of the two sides are disjoint.
-
-    Yields the left columns, then the right ones; LeftSemi and LeftAnti only the left ones.
-
-    Attributes:
-        left: Left side.
-        right: Right side.
-        join_type: Inner, LeftOuter, RightOuter, FullOuter, LeftSemi or LeftAnti.
-        left_window: Windows of the left rows.
-        right_window: Windows of the right rows, equal to the left ones. In a join within an
-            interval, their ends are equal.
-        window_keys: Pairs of equal window columns, left and right.
-        keys: Pairs of names of other columns that must be equal, left and right.
-        condition: Remaining conditions of ON over both sides' columns, or None.
-        key_places: Source position of the comparison of each pair of `keys`.
-    """
-
-    left: Node
-    right: Node
-    join_type: str
-    left_window: AttachedWindow
-    right_window: AttachedWindow
-    window_keys: tuple[tuple[str, str], ...]
-    keys: tuple[tuple[str, str], ...]
-    condition: exp.Expr | None
-    key_places: tuple[TextSpan | None, ...] = field(
-        default=(), compare=False, repr=False, kw_only=True
-    )
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The left and the right side."""
-        return (self.left, self.right)
-
-    def with_inputs(self, *inputs: Node) -> Self:
-        """Return the same join over other sides."""
-        left, right = inputs
-        return replace(self, left=left, right=right)
-
-
-@dataclass(frozen=True)
-class AsOfJoin(Node):
-    """Each left row with the right row that is nearest in time. Column names are disjoint.
-
-    Yields the left columns, then the right ones. Both sides are bounded.
-
-    Attributes:
-        left: Left side.
-        right: Right side.
-        matching: Which right row is picked.
-        join_type: Inner or LeftOuter.
-    """
-
-    left: Node
-    right: Node
-    matching: AsOfMatching
-    join_type: str
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The left and the right side."""
-        return (self.left, self.right)
-
-    def with_inputs(self, *inputs: Node) -> Self:
-        """Return the same join over other sides."""
-        left, right = inputs
-        return replace(self, left=left, right=right)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from planner.nodes.joins import AsOfJoin, WindowJoin
 from planner.nodes.logical import (
     Aggregate,
-    AsOfJoin,
     ChangelogTable,
     Expand,
     Filter,
@@ -18,7 +18,6 @@ from planner.nodes.logical import (
     VersionJoin,
     WindowAggregate,
     WindowDeduplicate,
-    WindowJoin,
     WindowRank,
     WindowRows,
     WindowTableFunction,

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from planner.nodes.joins import AsOfJoin, WindowJoin
 from planner.nodes.logical import (
     Aggregate,
-    AsOfJoin,
     AttachedWindow,
     Expand,
     Filter,
@@ -24,7 +24,6 @@ from planner.nodes.logical import (
     SqlQuery,
     WindowAggregate,
     WindowDeduplicate,
-    WindowJoin,
     WindowRank,
     WindowRows,
     WindowTableFunction,

@@ -7,12 +7,12 @@ from dataclasses import replace
 from sqlglot import exp
 
 from planner.catalog import column_named
+from planner.nodes.joins import WindowJoin
 from planner.nodes.logical import (
     Aggregate,
     AggregateCall,
     Node,
     WindowAggregate,
-    WindowJoin,
     WindowRank,
     columns_of,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from planner.nodes.joins import WindowJoin
 from planner.nodes.logical import (
     Aggregate,
     GapFill,
@@ -9,7 +10,6 @@ from planner.nodes.logical import (
     Project,
     VersionJoin,
     WindowDeduplicate,
-    WindowJoin,
     WindowRank,
     WindowTableFunction,
 )

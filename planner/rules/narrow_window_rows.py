@@ -7,6 +7,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in
+from planner.nodes.joins import WindowJoin
 from planner.nodes.logical import (
     Aggregate,
     Filter,
@@ -17,7 +18,6 @@ from planner.nodes.logical import (
     SqlQuery,
     WindowAggregate,
     WindowDeduplicate,
-    WindowJoin,
     WindowRank,
     WindowTableFunction,
     with_needed_columns,

@@ -25,7 +25,6 @@ from planner.nodes.physical import (
 from planner.sql.build import to_sql
 from planner.streams.tables import streams_of
 from runtime.plan.local import PartialColumns
-from runtime.spec.aggregates import UserAggregate
 from runtime.spec.state_schema import (
     PARALLELISM,
     OperatorSchema,
@@ -35,6 +34,7 @@ from runtime.spec.state_schema import (
     StateReader,
     without_options,
 )
+from runtime.spec.user_aggregates import UserAggregate
 
 # Accumulators that correspond to a SQL aggregate
 _PLAIN = frozenset("sum count min max bit_and bit_or bit_xor".split())

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from sqlglot import exp
 
 from planner.catalog import Catalog, Schema, column_named
+from planner.nodes.joins import WindowJoin
 from planner.nodes.logical import (
     INTERVAL_COLUMNS,
     Expand,
@@ -21,7 +22,6 @@ from planner.nodes.logical import (
     RangeRows,
     SqlQuery,
     TableScan,
-    WindowJoin,
     WindowRows,
     WindowTableFunction,
 )

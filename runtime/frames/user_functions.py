@@ -19,8 +19,11 @@ from runtime.compute.user_aggregates import accumulate_rows, finish_states, merg
 from runtime.errors import AnalysisError, ExecutionError
 from runtime.spark.versions.capabilities import PYTHON_FUNCTIONS, require
 from runtime.spark.versions.columns import type_from_ddl
-from runtime.spec.aggregates import UserAggregate, name_with_filter
-from runtime.spec.user_aggregates import UserDefinedAggregateFunction
+from runtime.spec.user_aggregates import (
+    UserAggregate,
+    UserDefinedAggregateFunction,
+    name_with_filter,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -531,28 +531,6 @@ def sum_type(arg: str) -> str:
     raise AnalysisError(f"SUM of {arg} is not supported", hint="cast it to a number")
 
 
-def name_with_filter(name: str) -> str:
-    """Return Spark's name of a user-defined aggregate that takes its FILTER as first argument."""
-    return f"sqlwin_where_{name}"
-
-
-@dataclass(frozen=True)
-class UserAggregate:
-    """User-defined aggregate function as registered for SQL.
-
-    Attributes:
-        name: Name in SQL.
-        function: Implementation.
-        state: Names of the state fields.
-        returns: Spark type of the result.
-    """
-
-    name: str
-    function: UserDefinedAggregateFunction
-    state: tuple[str, ...]
-    returns: str
-
-
 @dataclass(frozen=True)
 class Average:
     """Average of decimals: a merged sum by a merged count, rounded half up to the output's type.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 if TYPE_CHECKING:
@@ -63,3 +64,25 @@ class UserDefinedAggregateFunction(ABC):
     @abstractmethod
     def finish(self, states: Mapping[str, pa.Array]) -> Any:
         """Return the result for each state as an Arrow or NumPy array; NULL for no result."""
+
+
+def name_with_filter(name: str) -> str:
+    """Return Spark's name of a user-defined aggregate that takes its FILTER as first argument."""
+    return f"sqlwin_where_{name}"
+
+
+@dataclass(frozen=True)
+class UserAggregate:
+    """User-defined aggregate function as registered for SQL.
+
+    Attributes:
+        name: Name in SQL.
+        function: Implementation.
+        state: Names of the state fields.
+        returns: Spark type of the result.
+    """
+
+    name: str
+    function: UserDefinedAggregateFunction
+    state: tuple[str, ...]
+    returns: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.spec.aggregates import UserAggregate
+from runtime.spec.user_aggregates import UserAggregate
 
 
 class Aggregates:

@@ -27,12 +27,12 @@ from runtime.spark.files import files_at, resolve
 from runtime.spark.on_demand import is_started, start_spark
 from runtime.spark.session import is_remote
 from runtime.spark.settings import settings_of
-from runtime.spec.aggregates import UserAggregate
 from runtime.spec.expressions import Expression
 from runtime.spec.materialized import SliceFiles, SliceTable, inserted_rows, is_inserted_rows
 from runtime.spec.source import SplitTable
 from runtime.spec.table import TableColumn, TableSpec
 from runtime.spec.text import FileSource
+from runtime.spec.user_aggregates import UserAggregate
 from sqlwin.catalog.aggregates import Aggregates
 from sqlwin.catalog.certain_columns import certain_columns
 from sqlwin.catalog.change_messages import messages_of, rows_of

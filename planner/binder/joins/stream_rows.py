@@ -13,13 +13,8 @@ from sqlglot import exp
 from planner.binder.joins.sides import Side
 from planner.binder.relations import Relations, Scope
 from planner.catalog import Catalog
-from planner.nodes.logical import (
-    RangeRows,
-    VersionJoin,
-    WindowAggregate,
-    WindowJoin,
-    WindowTableFunction,
-)
+from planner.nodes.joins import WindowJoin
+from planner.nodes.logical import RangeRows, VersionJoin, WindowAggregate, WindowTableFunction
 from planner.sql.build import select_all_from
 from planner.sql.nodes import span_of
 from planner.sql.parts import has_other_parts

@@ -13,13 +13,13 @@ from sqlglot import exp
 
 from planner.aggregates.calls import canonical
 from planner.catalog import Catalog
+from planner.nodes.joins import WindowJoin
 from planner.nodes.logical import (
     Aggregate,
     AttachedWindow,
     Node,
     SqlQuery,
     WindowDeduplicate,
-    WindowJoin,
     WindowRank,
 )
 from planner.nodes.physical import GlobalWindowAggregate

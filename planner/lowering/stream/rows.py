@@ -26,6 +26,7 @@ from planner.lowering.stream.select import (
     select_carried,
     with_source_number,
 )
+from planner.nodes.joins import WindowJoin
 from planner.nodes.logical import (
     Aggregate,
     Expand,
@@ -37,7 +38,6 @@ from planner.nodes.logical import (
     SqlQuery,
     TableScan,
     WindowDeduplicate,
-    WindowJoin,
     WindowRank,
     WindowRows,
 )

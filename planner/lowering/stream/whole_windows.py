@@ -24,13 +24,13 @@ from planner.lowering.spark_sql import select_from
 from planner.lowering.stream.rows import OperatorLowering, OperatorRows, StreamPlace, WholeWindows
 from planner.lowering.stream.select import EPOCH
 from planner.nodes.aggregate_plans import SLICE_END, merge_windows
+from planner.nodes.joins import WindowJoin
 from planner.nodes.logical import (
     Aggregate,
     NamedExpr,
     NetRows,
     Node,
     WindowDeduplicate,
-    WindowJoin,
     WindowRank,
     plain_items,
 )

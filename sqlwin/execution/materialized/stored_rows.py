@@ -9,7 +9,8 @@ from sqlglot import exp
 
 from planner.arrow.partials import LocalExpressions, local_expressions
 from planner.materialized.form import local_form, stored_columns
-from planner.nodes.logical import Expand, WindowDeduplicate, WindowJoin, WindowRank
+from planner.nodes.joins import WindowJoin
+from planner.nodes.logical import Expand, WindowDeduplicate, WindowRank
 from planner.nodes.physical import (
     LocalWindowAggregate,
     OnePhaseWindowAggregate,

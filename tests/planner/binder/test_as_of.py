@@ -6,7 +6,8 @@ import pytest
 from sqlglot import exp
 
 from planner.binder.as_of import join_as_of
-from planner.nodes.logical import AsOfJoin, Node, SqlQuery
+from planner.nodes.joins import AsOfJoin
+from planner.nodes.logical import Node, SqlQuery
 from planner.sql.build import relation, to_sql
 from runtime.spec.filling import AsOfMatching
 from runtime.spec.table import Column

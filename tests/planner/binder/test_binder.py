@@ -8,7 +8,8 @@ import pytest
 from sqlglot import exp
 
 from planner.binder.binder import BoundQuery, bind
-from planner.nodes.logical import Expand, Node, WindowAggregate, WindowJoin, WindowRank
+from planner.nodes.joins import WindowJoin
+from planner.nodes.logical import Expand, Node, WindowAggregate, WindowRank
 from planner.optimizer import Options, Trace, optimize
 from planner.rules import LOGICAL_STAGES
 from runtime.errors import AnalysisError

@@ -7,20 +7,22 @@ from collections.abc import Iterator
 import pytest
 
 import planner.nodes.physical
-from planner.nodes.logical import (
-    Expand,
-    Node,
-    SqlQuery,
-    UnaryNode,
-    WindowedNode,
-    WindowJoin,
-    WindowRank,
-)
+from planner.nodes.joins import Join, WindowJoin
+from planner.nodes.logical import Expand, Node, SqlQuery, UnaryNode, WindowedNode, WindowRank
 from planner.nodes.physical import Exchange, SharedExchange, SharedSlices
 from planner.nodes.sql_words import sql_words
 
 # Base classes, and nodes that compute nothing of a query
-WITHOUT_WORDS = {Node, UnaryNode, WindowedNode, SqlQuery, Exchange, SharedExchange, SharedSlices}
+WITHOUT_WORDS = {
+    Node,
+    UnaryNode,
+    Join,
+    WindowedNode,
+    SqlQuery,
+    Exchange,
+    SharedExchange,
+    SharedSlices,
+}
 
 
 def kinds_of_nodes(kind: type[Node] = Node) -> Iterator[type[Node]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from planner.nodes.joins import WindowJoin
 from planner.nodes.logical import (
     AttachedWindow,
     Filter,
     TableScan,
     WindowColumns,
-    WindowJoin,
     WindowTableFunction,
 )
 from planner.nodes.windows import (

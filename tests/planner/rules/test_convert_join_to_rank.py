@@ -9,6 +9,7 @@ import pytest
 from sqlglot import exp
 
 from planner.catalog import StreamTable
+from planner.nodes.joins import WindowJoin
 from planner.nodes.logical import (
     Aggregate,
     AggregateCall,
@@ -19,7 +20,6 @@ from planner.nodes.logical import (
     Project,
     TableScan,
     WindowAggregate,
-    WindowJoin,
     WindowKey,
     WindowRank,
 )

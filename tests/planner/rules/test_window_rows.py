@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from planner.catalog import StreamTable
+from planner.nodes.joins import WindowJoin
 from planner.nodes.logical import (
     AttachedWindow,
     NamedExpr,
@@ -14,7 +15,6 @@ from planner.nodes.logical import (
     TableScan,
     WindowAggregate,
     WindowColumns,
-    WindowJoin,
     WindowRank,
     WindowRows,
     WindowTableFunction,
