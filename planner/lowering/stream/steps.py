@@ -303,10 +303,12 @@ class _StreamLowering(WholeWindowsLowering):
         rows = OperatorRows(self, self.catalog, self._late, has_time=has_time)
         place = local.time_place or local.place
         query = rows.query_with_watermarks(local.input, local.time_column, self._followed, place)
-        if rows.has_operator and not has_time:
+        if rows.has_operator and (not has_time or groups_all_time(local.input)):
+            what = "a window over groups without one"
+            if not has_time:
+                what = "GROUP BY without a window over results of windows or groups"
             raise StreamRefusal(
-                "GROUP BY without a window over results of windows or groups is not supported on "
-                "streams",
+                f"{what} is not supported on streams",
                 f"insert them into a table, and read that; {BATCH}",
                 local.place,
             )
