@@ -99,8 +99,8 @@ REFUSED = {
     "Spark Connect server",
     "connectors-files_by_name": f"{ROOT}/queries/data/sales.csv: sqlwin cannot inspect files on a "
     "Spark Connect server",
-    "connectors-kafka": "table `readings`: /nowhere/python does not exist where Spark starts its "
-    "Python workers",
+    "connectors-kafka": "'sqlwin.executor' is 'portable', but Python workers write tables of "
+    "connector 'kafka'",
     "materialized-departures": "materialized tables are not supported over Spark Connect",
     "shapes-dashboard": f"{NO_FORM}not compiled: joins, set operations and special clauses",
     "shapes-window_join": f"{NO_FORM}not compiled: joins, set operations and special clauses",

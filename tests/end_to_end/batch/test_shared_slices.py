@@ -83,8 +83,10 @@ def test_all_aggregates_of_windows_in_one_query_equal_brute_force(
 ) -> None:
     data = random_rows(seed=len(mix))
     make_table(session, data, tmp_path, is_scanned=is_scanned)
-    calls = [call for call, _ in AGGREGATES]
-    spelled = [other or call for call, other in AGGREGATES]
+    # slices of values are not shared
+    aggregates = [pair for pair in AGGREGATES if not pair[0].startswith("MEDIAN")]
+    calls = [call for call, _ in aggregates]
+    spelled = [other or call for call, other in aggregates]
     windows = MIXES[mix]
     # DuckDB distinguishes -0.0 from 0.0, so no key is a float
     union = " UNION ALL ".join(
