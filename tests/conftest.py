@@ -5,10 +5,12 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import re
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -46,6 +48,12 @@ gc.disable()
 settings.register_profile("sqlwin", deadline=None, max_examples=20)
 settings.load_profile("sqlwin")
 
+# Parameters and marks of tests that need Spark
+_OF_SPARK = re.compile(
+    r"def \w+\((?:[^)]*\W)?(?:spark|fresh_session|flights|lake|commands)\b"
+    r"|\bsession: sqlwin\.Session|usefixtures\(\"(?:commands|spark|flights)"
+)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-goldens", action="store_true", help="rewrite the golden files")
@@ -72,12 +80,30 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.enable()
 
 
+@cache
+def needs_spark(path: str) -> bool:
+    """Return whether tests of a file take the Spark session, or a fixture over it."""
+    file = ROOT / path
+    return file.is_file() and _OF_SPARK.search(file.read_text()) is not None
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each process whole files, and the tests of clusters to one: they share a cluster."""
+    """Give each process whole files, and the tests of clusters to one: they share a cluster.
+
+    The first process begins with the files whose tests need Spark, and the others with the rest. So
+    one process starts Spark, unless the others have nothing else left.
+    """
     from xdist.scheduler import LoadFileScheduling
 
     class ByFile(LoadFileScheduling):
+        def _assign_work_unit(self, node: Any) -> None:
+            is_first = node is next(iter(self.nodes))
+            files = (file for file in self.workqueue if needs_spark(file) == is_first)
+            if (file := next(files, None)) is not None:
+                self.workqueue.move_to_end(file, last=False)
+            super()._assign_work_unit(node)
+
         def _split_scope(self, nodeid: str) -> str:
             file: str = super()._split_scope(nodeid)
             directory = file.rpartition("/")[0]
