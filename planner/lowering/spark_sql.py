@@ -17,6 +17,7 @@ from planner.nodes.logical import (
     WindowRows,
 )
 from planner.sql.build import (
+    COMPARISONS,
     alias,
     case_when,
     cast_as,
@@ -43,12 +44,6 @@ _JOINS = {
     "LeftAnti": ("LEFT", "ANTI"),
 }
 
-_COMPARISONS: dict[str, type[exp.Binary]] = {
-    "<": exp.LT,
-    "<=": exp.LTE,
-    ">": exp.GT,
-    ">=": exp.GTE,
-}
 # Columns of an as-of join: the row of the right side, the time, the place within equal times
 _RIGHT, _TIME, _SIDE = "$right", "$time", "$side"
 
@@ -209,7 +204,7 @@ def _within_limits(matching: AsOfMatching) -> exp.Expr:
     """Return the picked row, NULL if its time is beyond a limit."""
     _, *limits = matching.comparisons
     parts = [
-        _COMPARISONS[sign](this=column(limit), expression=column(time, _RIGHT))
+        COMPARISONS[sign](this=column(limit), expression=column(time, _RIGHT))
         for limit, sign, time in limits
     ]
     within = conjunction(parts)

@@ -178,6 +178,13 @@ def union_all(queries: Sequence[exp.Query]) -> exp.Query:
     return first
 
 
+# Comparisons of order, by their signs
+COMPARISONS: dict[str, type[exp.Binary]] = {
+    "<": exp.LT,
+    "<=": exp.LTE,
+    ">": exp.GT,
+    ">=": exp.GTE,
+}
 # Comparisons after swapping their sides
 MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LT: exp.GT,

@@ -564,7 +564,7 @@ class WindowAggregation:
         window_end: Name of the output column, TIMESTAMP_NTZ.
         averages: Averages of merged columns.
         remaining: Output column with the number of rows that remain, if rows may be deleted and all
-            partials are sums. A group without rows is no result.
+            partials are sums. A group without rows has no result.
     """
 
     window: Window

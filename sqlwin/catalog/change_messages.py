@@ -161,7 +161,7 @@ def _path(spec: TableSpec, name: str) -> str:
 
 
 def _written_names(spec: TableSpec, changes: str) -> Callable[[str], str]:
-    """Return the function that replaces options of messages in a text by those of the table."""
+    """Return a function that names the table's options in a text about the reader's options."""
     of_messages = {
         f"'{_option_of_messages(name, value, changes)[0]}'": f"'{name}'"
         for name, value in spec.options

@@ -75,11 +75,12 @@ LOCF    1         1         1         4
 LINEAR  1         2         3         4"""
 
 _CHANGELOG = """\
-The table that the rows of another one describe, each with an operation code: the insertions
-without a matching deletion. op names the column with the codes, by default op.
+The table that the rows of another one describe, each with an operation code: the insertions that
+no deletion removes. op names the column with the codes, by default op.
 op_mapping maps codes to INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE; without it, these are
-the codes. An unknown code is an error; error_handling => 'SKIP' skips the row. On a stream only
-TUMBLE, HOP and CUMULATE read the table, from a view or a subquery, and emit each window once."""
+the codes. An unknown code is an error; error_handling => 'SKIP' skips the row. On a stream,
+TUMBLE, HOP and CUMULATE read the table, from a view or a subquery, and emit each window once.
+GROUP BY without a window corrects its groups."""
 _CHANGES = """\
 op              item  price        item  price
 INSERT          pen   2            pen   3

@@ -1,4 +1,4 @@
-"""The first change of CONTRIBUTING.md is all that a function needs."""
+"""A new function needs only the files that CONTRIBUTING.md changes."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     FROM_CHANGELOG(input => TABLE t, op => DESCRIPTOR(op), op_mapping => MAP['c, r', 'INSERT', ...])
 
-An insertion without a matching deletion is a row of the table, in whatever order they arrive. Two
-rows match if all their columns are equal.
+A deletion removes one insertion of the same row, and may arrive before it. The insertions that are
+left are the rows of the table. Rows are the same if all their columns are equal.
 """
 
 from __future__ import annotations

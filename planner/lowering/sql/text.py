@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from planner.scalars.decimals import decimal_digits
+from planner.sql.build import COMPARISONS
 
 _TYPES = {
     "tinyint": exp.DType.TINYINT,
@@ -32,10 +33,7 @@ OPERATORS: dict[str, type[exp.Binary]] = {
     "*": exp.Mul,
     "=": exp.EQ,
     "<>": exp.NEQ,
-    "<": exp.LT,
-    "<=": exp.LTE,
-    ">": exp.GT,
-    ">=": exp.GTE,
+    **COMPARISONS,
     "<=>": exp.NullSafeEQ,
 }
 FIRST_DAY = exp.Cast(this=exp.Literal.string("1970-01-01"), to=exp.DataType(this=exp.DType.DATE))

@@ -146,7 +146,7 @@ class ResultStore:
         self._remove(before)
 
     def _present(self, results: pa.Table) -> pa.Table:
-        """Return results without those of keys that have none any more. No older ones exist."""
+        """Drop the rows of deleted keys. Correct only where no older run has their results."""
         if self._remaining is None:
             return results
         return results.filter(pc.greater(results.column(self._remaining), 0))

@@ -187,7 +187,7 @@ def test_the_picture_of_an_aggregate_matches_duckdb(name):
     }  # fmt: skip
     call = pictures.call(MERGED[name])
     asked = call.replace(name, others.get(name, name), 1)
-    if name == "SKEWNESS":  # DuckDB's is that of a sample
+    if name == "SKEWNESS":  # DuckDB computes the sample skewness
         third = "AVG(x ** 3) - 3 * AVG(x) * AVG(x ** 2) + 2 * AVG(x) ** 3"
         asked = f"({third}) / VAR_POP(x) ** 1.5"
     rows = ", ".join(map(str, pictures.ROWS))
