@@ -61,9 +61,9 @@ def without_back_quotes(expr: exp.Expr) -> str:
 
 
 def item_text(item: NamedExpr) -> str:
-    """Return an expression with its name, or only the name if it is a column of that name."""
+    """Return an expression with its name, unless it has none or is a column of that name."""
     text = without_back_quotes(item.expr)
-    return text if text == item.name else f"{text} AS {item.name}"
+    return text if item.name in ("", text) else f"{text} AS {item.name}"
 
 
 def merge_text(plan: AggregatePlan) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from planner.explain.build import operator_ids
+from planner.explain.operator_text import item_text
 from planner.explain.operators import logical_operators, physical_operators
 from planner.explain.windows import window_entries, window_text
 from planner.nodes.logical import NamedExpr, TableScan, UnaryNode, WindowKey
@@ -50,6 +51,11 @@ def test_an_unknown_node_shows_its_fields():
     assert [
         str(physical_operator) for physical_operator in logical_operators(rank(Tumble(MINUTE)))
     ] == ["Logical" + line]
+
+
+def test_an_item_has_its_name_unless_it_is_that_name_or_has_none():
+    texts = [item_text(NamedExpr(name, exp.column("v") + 1)) for name in ("n", "v + 1", "")]
+    assert texts == ["v + 1 AS n", "v + 1", "v + 1"]
 
 
 def test_an_unknown_node_with_a_window_uses_it():
