@@ -10,12 +10,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 
+import sqlwin
+from runtime.errors import QueryCancelled
 from sqlwin.server.client import ServedSession
 from sqlwin.server.server import Address, serve
+from tests.sqlwin.dbapi.conftest import FLIGHTS
+from tests.unstarted import unstarted_spark
 
 PASSWORD = "secret '\\ word"
 # Debian's package libpostgresql-jdbc-java, which .ci/run installs
@@ -84,3 +91,86 @@ def serving(served: ServedSession, address: Address | None = None) -> Iterator[i
         thread.join()
     if failures:
         raise failures[0]
+
+
+def served_session(*, can_write: bool = False) -> ServedSession:
+    session = sqlwin.connect(unstarted_spark(), settings={"sqlwin.double-quotes": "identifier"})
+    session.execute(
+        f"CREATE TABLE flights WITH ('connector' = 'filesystem', 'path' = '{FLIGHTS}');"
+        "CREATE VIEW late AS SELECT origin, dep_delay FROM flights WHERE dep_delay > 600;"
+    )
+    return ServedSession(session, can_write=can_write, double_quotes="identifier")
+
+
+def connect(port: int, **options: Any) -> Any:
+    settings = {"user": "anyone", "password": PASSWORD, "dbname": "any", "autocommit": True}
+    return psycopg.connect(host="127.0.0.1", port=port, **{**settings, **options})
+
+
+def psql(port: int, *commands: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    program = shutil.which("psql")
+    if program is None:
+        pytest.skip("psql is not installed")
+    arguments = [argument for command in commands for argument in ("-c", command)]
+    connection = ["-h", "127.0.0.1", "-p", str(port), "-U", "anyone", "-d", "any"]
+    return subprocess.run(
+        [program, "-X", "-At", *connection, *arguments],
+        env={**os.environ, "PGPASSWORD": PASSWORD},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+class Blocked:
+    """Makes the statements of a session wait."""
+
+    def __init__(self, served: ServedSession, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.released = threading.Event(), threading.Event()
+        run_script = served.control.run_script
+
+        def waiting(script: Any, *args: Any, **options: Any) -> Any:
+            if "'wait'" in script.text:
+                self.begun.set()
+                self.released.wait()
+                raise QueryCancelled("the query was cancelled")
+            return run_script(script, *args, **options)
+
+        monkeypatch.setattr(served.control, "run_script", waiting)
+
+
+def certificate_files(directory: Path) -> tuple[Path, Path]:
+    """Return a self-signed certificate for this machine and its key."""
+    from ipaddress import ip_address
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    files = directory / "cert.pem", directory / "key.pem"
+    files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    files[1].write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return files

@@ -14,16 +14,13 @@ import pytest
 
 from sqlwin.server.client import ServedSession
 from sqlwin.server.server import Address
-from tests.sqlwin.server.serving import PASSWORD, serving
+from tests.sqlwin.server.serving import (
+    PASSWORD,
+    certificate_files,
+    connect,
+    serving,
+)
 from tests.sqlwin.server.test_large_results import RawClient
-from tests.sqlwin.server.test_server import certificate_files, connect, served_session
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[ServedSession]:
-    served = served_session()
-    yield served
-    served.session.close()
 
 
 @pytest.fixture(scope="module")
@@ -31,18 +28,6 @@ def open_port(served: ServedSession) -> Iterator[int]:
     """A server without a password."""
     with serving(served, Address()) as bound:
         yield bound
-
-
-@pytest.fixture(scope="module")
-def port(served: ServedSession) -> Iterator[int]:
-    with serving(served) as bound:
-        yield bound
-
-
-@pytest.fixture
-def client(port: int) -> Iterator[Any]:
-    with connect(port) as connection:
-        yield connection
 
 
 # -- values of parameters --------------------------------------------------------------------------

@@ -25,8 +25,7 @@ from sqlwin.server.catalog.tables import (
 )
 from sqlwin.server.client import ServedSession
 from tests.sqlwin.dbapi.conftest import FLIGHTS
-from tests.sqlwin.server.serving import serving
-from tests.sqlwin.server.test_server import connect, psql
+from tests.sqlwin.server.serving import connect, psql, serving
 from tests.unstarted import SETTINGS
 
 OBJECTS = ServedObjects(

@@ -20,8 +20,7 @@ import sqlalchemy
 import sqlwin
 from sqlwin.server.client import ServedSession
 from tests.sqlwin.dbapi.conftest import FLIGHTS
-from tests.sqlwin.server.serving import PASSWORD, run_with_jdbc, serving
-from tests.sqlwin.server.test_server import connect, psql
+from tests.sqlwin.server.serving import PASSWORD, connect, psql, run_with_jdbc, serving
 from tests.unstarted import unstarted_spark
 
 
@@ -46,12 +45,6 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     with serving(ServedSession(session, can_write=False, double_quotes="identifier")) as bound:
         yield bound
     session.close()
-
-
-@pytest.fixture
-def client(port: int) -> Iterator[Any]:
-    with connect(port) as connection:
-        yield connection
 
 
 # -- psql ------------------------------------------------------------------------------------------

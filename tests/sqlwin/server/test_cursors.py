@@ -8,18 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.sqlwin.server.serving import serving
-from tests.sqlwin.server.test_server import connect, psql, served_session
+from tests.sqlwin.server.serving import connect, psql
 
 NUMBERS = "SELECT n FROM (VALUES (1), (2), (3), (4), (5)) AS t (n) ORDER BY n"
-
-
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    served = served_session()
-    with serving(served) as bound:
-        yield bound
-    served.session.close()
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from sqlwin.server.client import ServedSession
 from sqlwin.session import Session
 from tests.observing import wait_until
 from tests.sqlwin.server.load import HEAVY, QUESTIONS, connect, serve_command
+from tests.sqlwin.server.serving import connect as connect_with_password
 from tests.sqlwin.server.serving import serving
-from tests.sqlwin.server.test_server import connect as connect_with_password
 
 pytestmark = [pytest.mark.long, pytest.mark.spark]
 

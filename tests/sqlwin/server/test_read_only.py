@@ -14,8 +14,7 @@ import sqlwin
 from sqlwin.server.client import ServedSession
 from sqlwin.server.reading.trees import FUNCTIONS
 from tests.sqlwin.dbapi.conftest import FLIGHTS
-from tests.sqlwin.server.serving import serving
-from tests.sqlwin.server.test_server import connect
+from tests.sqlwin.server.serving import connect, serving
 from tests.unstarted import unstarted_spark
 
 SCRIPT = f"""

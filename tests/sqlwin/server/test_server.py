@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,47 +12,26 @@ import psycopg
 import pytest
 
 import sqlwin
-from runtime.errors import QueryCancelled, SetupError
+from runtime.errors import SetupError
 from sqlwin.server.client import ServedSession
 from sqlwin.server.server import Address
 from tests.observing import wait_until
 from tests.sqlwin.dbapi.conftest import FLIGHTS
-from tests.sqlwin.server.serving import PASSWORD, serving
-from tests.unstarted import unstarted_spark
+from tests.sqlwin.server.serving import (
+    PASSWORD,
+    Blocked,
+    certificate_files,
+    connect,
+    psql,
+    served_session,
+    serving,
+)
 
 WINDOWS = """
     SELECT origin, window_end, COUNT(*) AS n
     FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '182' DAYS))
     WHERE dep_delay > {late} GROUP BY origin, window_start, window_end ORDER BY origin, window_end
 """
-
-
-def served_session(*, can_write: bool = False) -> ServedSession:
-    session = sqlwin.connect(unstarted_spark(), settings={"sqlwin.double-quotes": "identifier"})
-    session.execute(
-        f"CREATE TABLE flights WITH ('connector' = 'filesystem', 'path' = '{FLIGHTS}');"
-        "CREATE VIEW late AS SELECT origin, dep_delay FROM flights WHERE dep_delay > 600;"
-    )
-    return ServedSession(session, can_write=can_write, double_quotes="identifier")
-
-
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    served = served_session()
-    with serving(served) as bound:
-        yield bound
-    served.session.close()
-
-
-@pytest.fixture
-def client(port: int) -> Iterator[Any]:
-    with connect(port) as connection:
-        yield connection
-
-
-def connect(port: int, **options: Any) -> Any:
-    settings = {"user": "anyone", "password": PASSWORD, "dbname": "any", "autocommit": True}
-    return psycopg.connect(host="127.0.0.1", port=port, **{**settings, **options})
 
 
 # -- queries ---------------------------------------------------------------------------------------
@@ -290,23 +264,6 @@ def test_ten_clients_run_at_once(port: int) -> None:
         assert set(pool.map(n_flights, range(10))) == {(40,)}
 
 
-class Blocked:
-    """Makes the statements of a session wait."""
-
-    def __init__(self, served: ServedSession, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.begun, self.released = threading.Event(), threading.Event()
-        run_script = served.control.run_script
-
-        def waiting(script: Any, *args: Any, **options: Any) -> Any:
-            if "'wait'" in script.text:
-                self.begun.set()
-                self.released.wait()
-                raise QueryCancelled("the query was cancelled")
-            return run_script(script, *args, **options)
-
-        monkeypatch.setattr(served.control, "run_script", waiting)
-
-
 def test_a_statement_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     served = served_session()
     blocked = Blocked(served, monkeypatch)
@@ -366,71 +323,7 @@ def test_with_a_certificate_clients_must_use_tls(tmp_path: Path) -> None:
     served.session.close()
 
 
-def certificate_files(directory: Path) -> tuple[Path, Path]:
-    """Return a self-signed certificate for this machine and its key."""
-    from ipaddress import ip_address
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
-        )
-        .sign(key, hashes.SHA256())
-    )
-    files = directory / "cert.pem", directory / "key.pem"
-    files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    files[1].write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return files
-
-
 # -- psql ------------------------------------------------------------------------------------------
-
-
-def psql(port: int, *commands: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    program = shutil.which("psql")
-    if program is None:
-        pytest.skip("psql is not installed")
-    arguments = [argument for command in commands for argument in ("-c", command)]
-    return subprocess.run(
-        [
-            program,
-            "-X",
-            "-h",
-            "127.0.0.1",
-            "-p",
-            str(port),
-            "-U",
-            "anyone",
-            "-d",
-            "any",
-            "-At",
-            *arguments,
-        ],
-        env={**os.environ, "PGPASSWORD": PASSWORD},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def test_psql_queries_and_describes(port: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -10,27 +9,7 @@ import pytest
 
 from sqlwin.server.client import ServedSession
 from sqlwin.server.settings import milliseconds
-from tests.sqlwin.server.serving import serving
-from tests.sqlwin.server.test_server import Blocked, connect, psql, served_session
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[ServedSession]:
-    served = served_session()
-    yield served
-    served.session.close()
-
-
-@pytest.fixture(scope="module")
-def port(served: ServedSession) -> Iterator[int]:
-    with serving(served) as bound:
-        yield bound
-
-
-@pytest.fixture
-def client(port: int) -> Iterator[Any]:
-    with connect(port) as connection:
-        yield connection
+from tests.sqlwin.server.serving import Blocked, connect, psql
 
 
 def timeout(client: Any) -> str:

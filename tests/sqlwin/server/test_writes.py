@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.sqlwin.server.serving import run_with_jdbc, serving
-from tests.sqlwin.server.test_server import connect, served_session
+from tests.sqlwin.server.serving import run_with_jdbc, served_session, serving
 
 
 @pytest.fixture
@@ -24,12 +23,6 @@ def port(tmp_path: Path) -> Iterator[int]:
     with serving(served) as bound:
         yield bound
     served.session.close()
-
-
-@pytest.fixture
-def client(port: int) -> Iterator[Any]:
-    with connect(port) as connection:
-        yield connection
 
 
 @pytest.mark.variants(2)

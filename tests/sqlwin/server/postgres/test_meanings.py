@@ -17,8 +17,7 @@ from sqlalchemy import func, select, text
 import sqlwin
 from sqlwin.server.client import ServedSession
 from tests import postgres
-from tests.sqlwin.server.serving import serving
-from tests.sqlwin.server.test_server import connect
+from tests.sqlwin.server.serving import connect, serving
 
 
 def statements(name: str) -> list[str]:

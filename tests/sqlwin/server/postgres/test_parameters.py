@@ -12,8 +12,7 @@ import pytest
 
 import sqlwin
 from sqlwin.server.client import ServedSession
-from tests.sqlwin.server.serving import serving
-from tests.sqlwin.server.test_server import connect, served_session
+from tests.sqlwin.server.serving import connect, served_session, serving
 
 Cells = list[tuple[str | None, ...]]
 TABLE = """

@@ -10,8 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.sqlwin.server.serving import serving
-from tests.sqlwin.server.test_server import connect, served_session
+from tests.sqlwin.server.serving import connect, served_session, serving
 
 
 @pytest.fixture(scope="module")
