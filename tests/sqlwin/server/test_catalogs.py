@@ -329,6 +329,27 @@ QUERIES = {
         lambda rows: [row[1:3] + row[4:] for row in rows]
         == [("public", name, True) for name in ("fares", "flights", "late")],
     ),
+    "metabase databases": (
+        "SELECT datname AS TABLE_CAT FROM pg_catalog.pg_database WHERE datallowconn = true "
+        "ORDER BY datname",
+        lambda rows: rows == [("any",)],
+    ),
+    "grafana version": (
+        "SELECT current_setting('server_version_num')::int/100 as version",
+        lambda rows: rows == [(1500,)],
+    ),
+    "grafana tables": (
+        "SELECT CASE WHEN quote_ident(table_schema) = 'public' THEN quote_ident(table_name) ELSE "
+        "quote_ident(table_schema) || '.' || quote_ident(table_name) END AS \"table\" FROM "
+        "information_schema.tables WHERE quote_ident(table_schema) NOT IN ('information_schema', "
+        "'pg_catalog', '_timescaledb_cache') ORDER BY 1",
+        lambda rows: rows == [("fares",), ("flights",), ("late",)],
+    ),
+    "grafana columns": (
+        'SELECT quote_ident(column_name) AS "column", data_type AS "type" FROM '
+        "information_schema.columns WHERE quote_ident(table_name) = 'late'",
+        lambda rows: rows == [("origin", "text"), ("dep_delay", "integer")],
+    ),
     "grafana search path": (
         "SELECT CASE WHEN trim(s[i]) = '\"$user\"' THEN user ELSE trim(s[i]) END AS name FROM "
         "generate_series(array_lower(string_to_array(current_setting('search_path'),','),1), "

@@ -338,49 +338,6 @@ def test_psql_queries_and_describes(port: int) -> None:
     assert lines[-3:] == ["late", "1", "2"]
 
 
-def test_psql_lists_the_database(port: int) -> None:
-    done = psql(port, "\\l")
-    assert (done.stderr, done.stdout.split("|")[:3]) == ("", ["any", "anyone", "UTF8"])
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT datname FROM pg_database",
-        # Metabase, DBeaver and pgjdbc's getCatalogs
-        "SELECT datname AS TABLE_CAT FROM pg_catalog.pg_database WHERE datallowconn = true ORDER BY datname",
-        "SELECT db.datname FROM pg_catalog.pg_database db WHERE NOT db.datistemplate AND db.datallowconn",
-    ],
-)
-def test_the_catalogs_list_the_database(client: Any, query: str) -> None:
-    assert client.execute(query).fetchall() == [("any",)]
-
-
-@pytest.mark.parametrize(
-    ("query", "rows"),
-    [
-        ("SELECT current_setting('server_version_num')::int/100 as version", [(1500,)]),
-        (
-            "SELECT CASE WHEN quote_ident(table_schema) = 'public' THEN quote_ident(table_name) "
-            "ELSE quote_ident(table_schema) || '.' || quote_ident(table_name) END AS \"table\" "
-            "FROM information_schema.tables WHERE quote_ident(table_schema) NOT IN "
-            "('information_schema', 'pg_catalog', '_timescaledb_cache') ORDER BY 1",
-            [("flights",), ("late",)],
-        ),
-        (
-            'SELECT quote_ident(column_name) AS "column", data_type AS "type" '
-            "FROM information_schema.columns WHERE quote_ident(table_name) = 'late'",
-            [("origin", "text"), ("dep_delay", "integer")],
-        ),
-    ],
-    ids=["version", "tables", "columns"],
-)
-def test_grafana_lists_tables_and_columns(
-    client: Any, query: str, rows: list[tuple[Any, ...]]
-) -> None:
-    assert client.execute(query).fetchall() == rows
-
-
 def test_psql_shows_the_place_of_an_error(port: int) -> None:
     done = psql(port, "SELECT origin,\n nope FROM flights")
     assert done.returncode == 1
@@ -395,18 +352,6 @@ def test_psql_passes_parameters(port: int) -> None:
     script = "\\set late 600\n" + WINDOWS.format(late=":late") + ";\n"
     done = psql(port, stdin=script)
     assert done.stdout.startswith("EWR|2013-05-09 00:00:00|3")
-
-
-def test_the_catalogs_list_tables_and_columns(client: Any) -> None:
-    tables = client.execute(
-        "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1"
-    ).fetchall()
-    assert tables == [("flights",), ("late",)]
-    columns = client.execute(
-        "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'late' "
-        "ORDER BY ordinal_position"
-    ).fetchall()
-    assert columns == [("origin", "text"), ("dep_delay", "integer")]
 
 
 def test_a_server_that_stops_closes_its_connections() -> None:
