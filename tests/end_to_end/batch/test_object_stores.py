@@ -55,26 +55,6 @@ def create(session: sqlwin.Session, name: str, path: str, columns: str = "") -> 
 
 
 @pytest.mark.long
-def test_windows_over_a_bucket_equal_those_over_a_disk(
-    lake: sqlwin.Session, store: ObjectStore, tmp_path
-) -> None:
-    import pyarrow.parquet as pq
-
-    pq.write_table(pa.concat_tables(rows(n * N_ROWS) for n in range(3)), f"{tmp_path}/a.parquet")
-    create(lake, "local", f"{tmp_path}/a.parquet")
-    plan = lake.explain(BY_HOUR)
-    assert "ArrowScanLocalWindowAggregate(table=[events]" in str(plan)
-    assert KEYS["secret.key"] not in str(plan)
-    expected = lake.sql(BY_HOUR.replace("TABLE events", "TABLE local")).collect()
-    store.requests.clear()
-    assert lake.sql(BY_HOUR).collect() == expected
-    assert expected[0]["n"] == 20
-    # the last column is not requested; a file's data is requested once
-    of_rows = [path for method, path, part in store.requests if part and method == "GET"]
-    assert 3 <= len(set(of_rows)) and len(of_rows) <= 40
-
-
-@pytest.mark.long
 def test_a_statement_looks_at_a_bucket_once(lake: sqlwin.Session, store: ObjectStore) -> None:
     for number in range(10):
         store.put(f"counted/part-{number}.parquet", rows(number * N_ROWS))

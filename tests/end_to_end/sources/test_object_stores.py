@@ -71,28 +71,6 @@ def await_windows(stream: Stream, directory: Path, n: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_stream_reads_each_file_of_a_bucket_once_and_resumes(
-    lake: sqlwin.Session, store: ObjectStore, tmp_path: Path
-) -> None:
-    store.put("in/a.parquet", minutes(0, 2), row_group_size=5)
-    tables(lake, store, "in", tmp_path)
-    stream = start_stream(lake)
-    await_windows(stream, tmp_path, 3)  # no window of the second minute is over
-    store.put("in/b.parquet", minutes(2))
-    await_windows(stream, tmp_path, 6)
-    stream.stop()
-    assert stream.failure() == ""
-    store.put("in/c.parquet", minutes(3, 2))
-    stream = start_stream(lake)
-    await_windows(stream, tmp_path, 12)
-    stream.stop()
-    actual = written_windows(tmp_path)
-    assert len(actual) == len(set(actual)) == 12 and {n for _, _, n in actual} == {5}
-    kept = "".join(p.read_text() for p in (tmp_path / "ck").rglob("*.json"))
-    assert store.settings()["fs.s3a.secret.key"] not in kept
-
-
-@pytest.mark.slow
 def test_a_store_that_stops_answering_stops_the_stream(
     lake: sqlwin.Session, store: ObjectStore, tmp_path: Path
 ) -> None:
