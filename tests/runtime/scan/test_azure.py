@@ -145,13 +145,13 @@ def test_a_refused_request_names_the_setting(flat: AzureStore) -> None:
 
 @pytest.mark.slow
 def test_an_unreachable_or_failing_store_names_the_setting(flat: AzureStore) -> None:
-    assert "spark.hadoop.fs.azure.abfs.endpoint where it is" in error_of(
+    assert "spark.hadoop.fs.azure.abfs.endpoint if it is set" in error_of(
         flat.store(abfs_endpoint="127.0.0.1:1")
     )
-    assert "there is no secure connection" in error_of(flat.store(always_use_https="true"))
+    assert "no secure connection to the store" in error_of(flat.store(always_use_https="true"))
     flat.failing = "ServerBusy"
     try:
-        assert "the store failed several times" in error_of(flat.store())
+        assert "the store failed repeatedly" in error_of(flat.store())
     finally:
         flat.failing = ""
 

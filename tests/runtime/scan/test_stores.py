@@ -153,8 +153,8 @@ def test_a_slow_store_and_one_that_fails_at_times_give_the_right_rows(store: Obj
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        pytest.param("InternalError", "the store failed several times", marks=pytest.mark.slow),
-        pytest.param("cut", "the store's answer was truncated", marks=pytest.mark.slow),
+        pytest.param("InternalError", "the store failed repeatedly", marks=pytest.mark.slow),
+        pytest.param("cut", "the store's response was truncated", marks=pytest.mark.slow),
         ("AccessDenied", "permission denied: check spark.hadoop.fs.s3a.access.key"),
     ],
 )
@@ -185,7 +185,7 @@ def test_a_refused_request_names_the_setting(store: ObjectStore, fault: str, mes
 
 @pytest.mark.slow
 def test_an_unreachable_store_names_the_setting(store: ObjectStore) -> None:
-    assert "spark.hadoop.fs.s3a.endpoint says where" in error_of(
+    assert "not reachable: check spark.hadoop.fs.s3a.endpoint" in error_of(
         store, endpoint="http://127.0.0.1:1"
     )
     assert "fs.s3a.endpoint" in error_of(store, endpoint="http://no-host.invalid:9000")
