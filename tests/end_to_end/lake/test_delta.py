@@ -12,7 +12,6 @@ from deltalake import DeltaTable, write_deltalake
 
 import sqlwin
 from runtime.errors import AnalysisError, ExecutionError
-from tests.observing import wait_for_stream, wait_until
 
 START = dt.datetime(2026, 5, 1)  # noqa: DTZ001
 COUNTS = """SELECT day, window_end AS e, COUNT(*) AS n, SUM(v) AS s
@@ -40,37 +39,6 @@ def create(session: sqlwin.Session, path: Path, name: str = "t", more: str = "")
 
 def values(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
     return sorted(tuple(row.values()) for row in session.sql(query).toArrow().to_pylist())
-
-
-@pytest.mark.long
-def test_a_table_is_created_appended_to_replaced_and_scanned(
-    fresh_session: sqlwin.Session, tmp_path: Path
-) -> None:
-    path, source = tmp_path / "t", tmp_path / "source"
-    write_deltalake(source, rows_of(60))
-    create(fresh_session, source, "source")
-    fresh_session.execute(f"""
-        CREATE TABLE t (ts TIMESTAMP(3), v BIGINT, k INT) PARTITIONED BY (k)
-        WITH ('connector' = 'delta', 'path' = '{path}');
-        INSERT INTO t SELECT ts, v, v % 3 FROM source""")
-    assert DeltaTable(path).version() == 0
-    assert DeltaTable(path).metadata().partition_columns == ["k"]
-    fresh_session.execute("INSERT INTO t SELECT ts, v + 100, 2 FROM source WHERE v < 6")
-    fresh_session.execute("INSERT OVERWRITE t SELECT ts, -1, 1 FROM source WHERE v = 7")
-    expected = [i for i in range(60) if i % 3 != 1] + [*range(100, 106), -1]
-    assert sorted(DeltaTable(path).to_pyarrow_table()["v"].to_pylist()) == sorted(expected)
-    assert [v for (v,) in values(fresh_session, "SELECT v FROM t")] == sorted(expected)
-
-    query = """SELECT k, window_end AS e, SUM(v) AS s FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts),
-        INTERVAL '1' DAY)) WHERE k = 2 GROUP BY k, window_start, window_end"""
-    assert "ArrowScanLocalWindowAggregate" in fresh_session.explain(query)
-    s = sum(range(2, 60, 3)) + sum(range(100, 106))
-    assert values(fresh_session, query) == [(2, START + dt.timedelta(days=1), s)]
-
-    create(fresh_session, path, "first", ", 'version' = '1'")
-    assert values(fresh_session, "SELECT MAX(v), COUNT(*) FROM first WHERE k = 2") == [(105, 26)]
-    with pytest.raises(ExecutionError, match=r"version 9 of .* does not exist"):
-        values(fresh_session, "SELECT * FROM first /*+ OPTIONS('version' = '9') */")
 
 
 @pytest.mark.long
@@ -120,65 +88,6 @@ def test_every_way_of_reading_gives_the_rows_of_deltalake(
         assert values(fresh_session, query) == scanned
         fresh_session.execute("RESET 'sqlwin.optimizer.disabled-rules'")
         assert scanned
-
-
-@pytest.mark.long
-def test_a_stream_reads_versions_and_writes_each_micro_batch_once(
-    fresh_session: sqlwin.Session, tmp_path: Path
-) -> None:
-    source, path = tmp_path / "source", tmp_path / "out"
-    write_deltalake(source, rows_of(60))
-    fresh_session.execute(f"""
-        SET 'execution.checkpointing.dir' = '{tmp_path}/ck';
-        CREATE TABLE t (ts TIMESTAMP(3), day DATE, v BIGINT, WATERMARK FOR ts AS ts)
-        WITH ('connector' = 'delta', 'path' = '{source}', 'source.monitor-interval' = '200 ms');
-        CREATE TABLE o (day DATE, e TIMESTAMP(3), n BIGINT, s BIGINT)
-        WITH ('connector' = 'delta', 'path' = '{path}')""")
-
-    def run(until: int) -> None:
-        (result,) = fresh_session.execute(f"INSERT INTO o {COUNTS.format(where='')}")
-        stream = result.stream
-        assert stream is not None
-        wait_for_stream(stream, lambda: written() >= until, explain=written)
-        stream.stop()
-
-    def written() -> int:
-        if not (path / "_delta_log").exists():
-            return 0
-        return int(DeltaTable(path).to_pyarrow_table().num_rows)
-
-    run(5)
-    write_deltalake(source, rows_of(60, 60), mode="append")
-    write_deltalake(source, rows_of(30, 120), mode="append")
-    run(14)
-    table = DeltaTable(path)
-    actual = sorted(table.to_pyarrow_table()["s"].to_pylist())
-    assert actual == [sum(range(i, i + 10)) for i in range(0, 140, 10)]
-    (app,) = transactions(path)
-    assert app.startswith("sqlwin-")
-
-
-def transactions(path: Path) -> set[str]:
-    """Return the stream identifiers in a log."""
-    lines = [line for log in (path / "_delta_log").glob("*.json") for line in log.open()]
-    return {item["txn"]["appId"] for item in map(json.loads, lines) if "txn" in item}
-
-
-@pytest.mark.slow
-def test_a_version_that_deletes_rows_stops_the_stream_with_a_line(
-    fresh_session: sqlwin.Session, tmp_path: Path
-) -> None:
-    write_deltalake(tmp_path / "t", rows_of(60))
-    create(fresh_session, tmp_path / "t", more=", 'source.monitor-interval' = '200 ms'")
-    (result,) = fresh_session.execute(
-        "CREATE TABLE o (v BIGINT) WITH ('connector' = 'blackhole');INSERT INTO o SELECT v FROM t"
-    )[-1:]
-    stream = result.stream
-    assert stream is not None
-    wait_until(lambda: stream.history.seen()[1].rows_in == 60, explain=stream.failure)
-    DeltaTable(tmp_path / "t").delete("v = 3")
-    with pytest.raises(ExecutionError, match=r"stopped at version 1 of .*: it deletes or updates"):
-        stream.wait(180)
 
 
 @pytest.mark.long
