@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from planner.lowering.sql.assigners import ARGUMENT, on_target
-from planner.lowering.sql.clocks import instant, is_fixed, local_us
+from planner.lowering.sql.clocks import instant, is_fixed
 from planner.lowering.sql.expressions import TargetExpressions
 from planner.lowering.sql.refusals import refuse_part
 from planner.lowering.sql.relations import Ctes, Source, over, rows_before, select, union_all
@@ -142,7 +142,9 @@ class _FillWriter:
 
         def shown(time_us: exp.Expr) -> exp.Expr:
             there = instant(self.target, time_us, self.zone, "FILL")
-            return local_us(self.target, there, "timestamp", self.zone, "FILL")
+            again = self.target.wall_clock_us(there, self.zone)
+            assert again is not None
+            return again
 
         # a skipped start becomes a time after the gap
         start = on_target(self.window.assigner().window_start_sql(ARGUMENT), end, self.target)

@@ -88,6 +88,9 @@ class Target(ABC):
     has_int_literals: ClassVar[bool] = True
     """Whether the type of a small whole number is INT."""
 
+    first_year_without_rules: ClassVar[int | None] = None
+    """Year from which the engine no longer changes clocks to summer time. None: it always does."""
+
     least_overlap: ClassVar[int] = 2
     """Windows per slice from which frames cost less than copies of slices."""
 

@@ -128,6 +128,25 @@ def test_fill_adds_no_hour_that_clocks_skip() -> None:
     assert hours(run_on_duckdb(text, rows)) == {"2018-03-25T01:00": 1, "2018-03-25T02:00": 1}
 
 
+@pytest.mark.parametrize("query", [QUERY, TIMES_OF_WINDOWS], ids=["clocks", "instant"])
+def test_datafusion_fails_for_times_of_unknown_clocks(query: str) -> None:
+    def rows(zone: str, *times: str) -> tuple[list[str], list[str]]:
+        instants = pa.array(map(dt.datetime.fromisoformat, times), pa.timestamp("us", "UTC"))
+        tables = {"t": pa.table({"ts": instants})}
+        return tuple(
+            sorted(map(str, run(sqlwin.compile(query, name, schema=schema(zone)), tables)[0]))
+            for name, run in (("duckdb", run_on_duckdb), ("datafusion", engine("datafusion").run))
+        )
+
+    expected, found = rows("Europe/Berlin", "2099-07-01 12:00:00Z", "2099-12-31 21:30:00Z")
+    assert found == expected
+    with pytest.raises(Exception, match="no summer time in Europe/Berlin from 2100 on: 2100-07-01"):
+        rows("Europe/Berlin", "2100-07-01 12:00:00Z")
+    # its clocks never change
+    expected, found = rows("Asia/Kolkata", "2100-07-01 12:00:00Z")
+    assert found == expected
+
+
 def test_an_offset_is_added_on_any_engine() -> None:
     text = sqlwin.compile(QUERY, "clickhouse", schema=schema("+05:30"))
     assert "+ 19800000000" in text

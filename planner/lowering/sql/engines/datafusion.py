@@ -43,6 +43,7 @@ class DataFusionTarget(Target):
     title = "DataFusion"
     has_fast_frames = True
     has_int_literals = False
+    first_year_without_rules = 2100
     writers = WRITERS
 
     def partition_of_all(self, time: exp.Expr) -> list[exp.Expr]:
