@@ -154,6 +154,11 @@ def test_an_offset_is_added_on_any_engine() -> None:
     assert hours(run_on_duckdb(text, {"t": ROWS.slice(0, 1)})) == {"2018-03-24T21:00": 1}
 
 
-def test_clocks_of_a_region_are_refused_on_clickhouse() -> None:
-    with pytest.raises(sqlwin.SqlwinError, match="on the clocks of Europe/Berlin, which Click"):
-        sqlwin.compile(QUERY, "clickhouse", schema=schema("Europe/Berlin"))
+@pytest.mark.parametrize(
+    ("name", "zone", "known"),
+    [("clickhouse", "Europe/Berlin", "UTC"), ("postgres", "CET", "Europe/Rome")],
+)
+def test_clocks_that_an_engine_may_not_know_are_refused(name: str, zone: str, known: str) -> None:
+    with pytest.raises(sqlwin.SqlwinError, match=f"on the clocks of {zone}, which "):
+        sqlwin.compile(QUERY, name, schema=schema(zone))
+    assert sqlwin.compile(QUERY, name, schema=schema(known))

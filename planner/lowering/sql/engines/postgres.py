@@ -27,6 +27,8 @@ from runtime.spec.aggregates import MergeOp
 _DAY_US = 86_400_000_000
 _MICROSECOND = exp.Interval(this=exp.Literal.string("1"), unit=exp.Var(this="MICROSECOND"))
 _MAX_NAME_BYTES = 63
+# Regions whose names PostgreSQL takes for offsets
+_ABBREVIATIONS = ("CET", "EET", "MET", "WET")
 # Names in subqueries over lists
 _LISTS, _LIST, _VALUE = "lists", "list", "value"
 _BOOLEANS = {MergeOp.MIN: "BOOL_AND", MergeOp.MAX: "BOOL_OR"}
@@ -44,7 +46,9 @@ class PostgresTarget(Target):
         seconds = exp.Extract(this=exp.Var(this="EPOCH"), expression=time.copy())
         return cast(binary(exp.Mul, seconds, 1_000_000), "bigint")
 
-    def wall_clock_us(self, time: exp.Expr, region: str) -> exp.Expr:
+    def wall_clock_us(self, time: exp.Expr, region: str) -> exp.Expr | None:
+        if region in _ABBREVIATIONS:
+            return None
         return self.to_us(_at(time, region), "timestamp_ntz")
 
     def from_us(self, time_us: exp.Expr, type_: str = "timestamp_ntz") -> exp.Expr:
