@@ -103,6 +103,9 @@ class ColumnScope:
                 require_no_aggregate(condition)
                 self.condition(condition)
                 return self.value(node.this)
+            case exp.Case() if (rows := _rows_of_texts(node)) is not None:
+                self._struct_of_row(rows)
+                return Value("string", True)
             case exp.Dot(this=exp.Paren(this=exp.Filter() as picking)):
                 return self._picked(picking, node.expression.name)
             case exp.Anonymous() if node.name.upper() in _GROUPINGS:
@@ -181,17 +184,23 @@ class ColumnScope:
 
     def _picked(self, picking: exp.Filter, field: str) -> Value:
         """Return a field of MIN or MAX over `NAMED_STRUCT('o', order, 'v', value)`."""
-        extreme, condition = picking.this, picking.expression.this
-        require(isinstance(extreme, exp.Anonymous) and extreme.name.upper() in ("MIN", "MAX"))
-        (pair,) = extreme.expressions
-        require(isinstance(pair, exp.Anonymous) and pair.name.upper() == "NAMED_STRUCT")
-        require(len(pair.expressions) == 4 and field == pair.expressions[2].name == "v")
+        require(field == "v" and picking.this.name.upper() in ("MIN", "MAX"))
+        return self._aggregate(AGGREGATES["FIRST"], [self._struct_of_row(picking)])
+
+    def _struct_of_row(self, rows: exp.Filter) -> exp.Expr:
+        """Check an aggregate of `NAMED_STRUCT('o', order, 'v', value)`, and return the value."""
+        call, condition = rows.this, rows.expression.this
+        require(isinstance(call, exp.Anonymous) and len(call.expressions) == 1)
+        (pair,) = call.expressions
+        require(_is_call(pair, "NAMED_STRUCT") and len(pair.expressions) == 4)
+        require(pair.expressions[2].name == "v")
         _, order, _, value = pair.expressions
         for part in (order, value, condition):
             require_no_aggregate(part)
         self.condition(condition)
-        require(is_ordered(self.value(order).type))
-        return self._aggregate(AGGREGATES["FIRST"], [value])
+        require(is_ordered(self.value(order).type) and is_ordered(self.value(value).type))
+        made: exp.Expr = value
+        return made
 
     def _aggregate(
         self,
@@ -203,9 +212,10 @@ class ColumnScope:
         require(bool(args))
         (argument, *more), form = args, function.form
         if isinstance(argument, exp.Distinct):
-            *others, argument = argument.expressions
+            argument, *others = argument.expressions
             require(function.distinct is WithDistinct.OF_SET and not more)
-            require(not others or function.name == "COUNT")
+            is_joined = isinstance(form, Texts) and form.is_joined
+            require(is_joined or not others or function.name == "COUNT")
             more = others
         for arg in (argument, *more):
             require_no_aggregate(arg)
@@ -213,6 +223,10 @@ class ColumnScope:
             return Value("bigint", False)
         inner, *types = (self.value(arg).type for arg in (argument, *more))
         match form:
+            case Texts(is_joined=True):
+                require(inner == "string" and len(types) < 2)
+                require(all(isinstance(arg, exp.Literal) and arg.is_string for arg in more))
+                return Value("string", True)
             case Merged(MergeOp.COUNT):
                 require(all(map(is_flat_type, (inner, *types))))
                 require(inner == "boolean" or function.name != "COUNT_IF")
@@ -250,6 +264,34 @@ class ColumnScope:
                 precision, scale = (min(n + 4, MAX_DECIMAL_DIGITS) for n in digits)
                 return Value(f"decimal({precision},{scale})", True)
         refuse(ONLY_SPARK)
+
+
+def _rows_of_texts(node: exp.Case) -> exp.Filter | None:
+    """Return the list in `CASE WHEN SIZE(list) > 0 THEN ARRAY_JOIN(texts, separator) END`.
+
+    The texts are the fields `v` of the sorted list, all or each once. None for another CASE.
+    """
+    (branch, *others) = node.args["ifs"]
+    text = branch.args["true"]
+    if others or not _is_call(text, "ARRAY_JOIN") or node.args.get("default") is not None:
+        return None
+    texts, separator = text.expressions
+    if _is_call(texts, "ARRAY_DISTINCT"):
+        (texts,) = texts.expressions
+    condition = branch.this
+    is_plain = isinstance(separator, exp.Literal) and isinstance(condition, exp.GT)
+    if not is_plain or not isinstance(texts, exp.Dot) or not _is_call(texts.this, "SORT_ARRAY"):
+        return None
+    rows = texts.this.expressions[0].unnest()
+    is_size = _is_call(condition.this, "SIZE") and condition.expression.name == "0"
+    if not is_size or condition.this.expressions[0].unnest() != rows:
+        return None
+    is_list = isinstance(rows, exp.Filter) and _is_call(rows.this, "COLLECT_LIST")
+    return rows if is_list and texts.expression.name == "v" else None
+
+
+def _is_call(node: exp.Expr, name: str) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.upper() == name
 
 
 def is_aggregate(node: exp.Expr) -> bool:

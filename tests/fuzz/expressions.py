@@ -23,6 +23,8 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">=": lambda a, b: a >= b,
 }
 _NAMES = ("k", "g", "v", "d", "p")
+# Order of LISTAGG
+_BY_TIME = [("ts", False), ("k", False)]
 
 
 def draw_condition(draw: Choices, depth: int = 1) -> Condition:
@@ -97,6 +99,7 @@ def _call(draw: Choices) -> Aggregate:
             {(row["k"], row["g"]) for row in rows if None not in (row["k"], row["g"])})),
         (f"COUNT_IF({sql})", lambda rows: sum(test(row) is True for row in rows)),
         (f"BOOL_OR({sql})", lambda rows: _any([test(row) for row in rows])),
+        ("LISTAGG(k, '-')", lambda rows: _text(_values(rank_order(rows, _BY_TIME), "k"), "-")),
     ]  # fmt: skip
     of_columns: list[Aggregate] = [
         (f"MIN_BY({name}, {by})", lambda rows: _picked(rows, name, by, 0)),
@@ -104,6 +107,10 @@ def _call(draw: Choices) -> Aggregate:
         (f"VAR_POP({spread})", lambda rows: _variance(_values(rows, spread), 0)),
         (f"VARIANCE({spread})", lambda rows: _variance(_values(rows, spread), 1)),
         (f"STDDEV({spread})", lambda rows: _root(_variance(_values(rows, spread), 1))),
+        (
+            "LISTAGG(DISTINCT k)",
+            lambda rows: _text(_distinct(rank_order(rows, _BY_TIME), "k"), ","),
+        ),
     ]
     return draw.one_of([*calls, draw.one_of(of_columns)])
 
@@ -114,6 +121,10 @@ def _values(rows: list[Row], name: str) -> list[Any]:
 
 def _distinct(rows: list[Row], name: str) -> list[Any]:
     return list({same(value): value for value in _values(rows, name)}.values())
+
+
+def _text(texts: list[str], separator: str) -> str | None:
+    return separator.join(texts) if texts else None
 
 
 def _not(value: bool | None) -> bool | None:

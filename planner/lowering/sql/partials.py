@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -12,7 +12,17 @@ from planner.lowering.sql.names import TextNames
 from planner.lowering.sql.refusals import refuse_part
 from planner.lowering.sql.relations import over
 from planner.lowering.sql.target import PickedRow, Target
-from planner.lowering.sql.text import aggregate, all_of, binary, call, case, cast, not_null
+from planner.lowering.sql.text import (
+    aggregate,
+    all_of,
+    and_not_null,
+    binary,
+    call,
+    case,
+    cast,
+    not_null,
+)
+from planner.nodes.aggregate_plans import SLICE_END
 from planner.scalars.decimals import decimal_digits
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.local import PartialColumns
@@ -30,8 +40,10 @@ from runtime.spec.aggregates import (
     Accumulator,
     Average,
     CollectRegisters,
+    CollectRows,
     CollectSet,
     Distinct,
+    ListAgg,
     Merge,
     MergeMoments,
     MergeOp,
@@ -64,6 +76,25 @@ def total_of(op: MergeOp, value: exp.Expr, type_: str, target: Target) -> exp.Ex
     """Return the aggregate that merges partials of COUNT or SUM, which have this type."""
     # no table has enough rows that their number overflows
     return call("SUM", value) if op == MergeOp.COUNT else target.sum(value, type_)
+
+
+def partials_of(
+    partials: Sequence[Partial], accumulators: Sequence[Accumulator]
+) -> tuple[Partial, ...]:
+    """Return the partials of slices in a text: one text per LISTAGG, not a list of rows for all."""
+    return tuple(
+        own
+        for part in partials
+        for own in (_texts(part, accumulators) if isinstance(part.into, CollectRows) else [part])
+    )
+
+
+def _texts(partial: Partial, accumulators: Sequence[Accumulator]) -> list[Partial]:
+    return [
+        replace(partial, into=replace(reader, columns=(reader.output.name,)))
+        for reader in accumulators
+        if isinstance(reader, ListAgg) and reader.columns == partial.columns
+    ]
 
 
 def partials_of_rows(partial: Partial, rows: TargetExpressions) -> list[exp.Expr]:
@@ -99,11 +130,19 @@ def partials_of_rows(partial: Partial, rows: TargetExpressions) -> list[exp.Expr
             return _moments_of_rows(value, condition, rows.target)
         case Pick(is_last=is_last):
             return _picked(is_last, args, types, rows.target, condition)
+        case ListAgg(separator=str(separator), is_unique=False):
+            keys = [
+                key
+                for arg, type_ in zip(args, types, strict=True)
+                for key in rows.target.sort_keys(arg, type_)
+            ]
+            return [rows.target.joined_texts(args[1], keys, separator, condition)]
         case CollectSet():
             values = [rows.target.grouped(*pair) for pair in zip(args, types, strict=True)]
-            conditions = [*([] if condition is None else [condition]), *map(not_null, values)]
+            for value in values:
+                condition = and_not_null(condition, value)
             value = values[0] if len(values) == 1 else rows.target.struct(values)
-            return [aggregate(rows.target.distinct_list(value), all_of(conditions))]
+            return [aggregate(rows.target.distinct_list(value), condition)]
     refuse_part(_no_aggregate(partial, rows.target), partial.text)
 
 
@@ -136,10 +175,7 @@ def _picked(
     extreme = target.merge(op, order, type_of_order, condition)
     value = target.stored(value, type_)
     keys = [*target.sort_keys(order, type_of_order), *target.sort_keys(value, type_)]
-    given = [] if condition is None else [condition]
-    if isinstance(condition, exp.And):
-        given = [*condition.flatten()]
-    has_order = all_of(dict.fromkeys([*given, not_null(order)]))
+    has_order = and_not_null(condition, order)
     picked = target.pick(PickedRow(value, list(dict.fromkeys(keys)), has_order, is_last))
     return [target.typed(extreme, type_of_order), target.typed(picked, type_)]
 
@@ -192,7 +228,7 @@ def merges_of(
     """
     first = accumulator.columns[0]
     column = names.column(first)
-    item = types[first].removeprefix("array<").removesuffix(">")
+    item = types.get(first, "").removeprefix("array<").removesuffix(">")
     item = "string" if item.startswith("struct<") else item
     match accumulator:
         case Merge(op=MergeOp.COUNT | MergeOp.SUM as op):
@@ -209,6 +245,10 @@ def merges_of(
             of_types = [types[part] for part in accumulator.columns]
             _, picked = _picked(is_last, columns, of_types, target)
             return [MergedColumn(value, picked, names.column(value))]
+        case ListAgg(output=output, separator=str(separator)):
+            # the rows of a slice are before those of later slices
+            text, order = names.column(output.name), names.column(SLICE_END)
+            return [MergedColumn(output.name, target.joined_texts(text, [order], separator), text)]
         case Distinct(op=MergeOp.COUNT):
             counts = (target.count_of_union(column, item, is_merged=part) for part in (True, False))
             return [MergedColumn(accumulator.output.name, *counts)]
@@ -269,6 +309,8 @@ def _average(
 
 def types_of_partial(part: Partial) -> dict[str, str]:
     """Return the Spark types of a partial's columns, by name."""
+    if isinstance(part.into, ListAgg):
+        return {part.into.output.name: part.into.output.type}
     types = part.into.partial_types([arg.type for arg in part.args])
     return dict(zip(part.columns, types.values(), strict=True))
 

@@ -170,6 +170,25 @@ class Target(ABC):
     def pick(self, row: PickedRow) -> exp.Expr:
         """Return the aggregate for the value of a row of the group."""
 
+    def joined_texts(
+        self,
+        text: exp.Expr,
+        keys: Sequence[exp.Expr],
+        separator: str,
+        condition: exp.Expr | None = None,
+    ) -> exp.Expr:
+        """Return the aggregate that concatenates texts. NULLs are left out; NULL for no texts.
+
+        Args:
+            text: Text of a row.
+            keys: Keys of the order, without NULLs.
+            separator: Text between two texts.
+            condition: Condition of FILTER.
+        """
+        order = [exp.Ordered(this=key.copy()) for key in keys]
+        last = exp.Order(this=exp.Literal.string(separator), expressions=order)
+        return aggregate(call("STRING_AGG", text, last), condition)
+
     @abstractmethod
     def distinct_list(self, value: exp.Expr) -> exp.Expr:
         """Return the aggregate that lists the distinct values of a group, without NULLs."""

@@ -14,6 +14,7 @@ from planner.lowering.sql.engines.postgres import PostgresTarget
 from planner.lowering.sql.target import PickedRow, Target
 from planner.lowering.sql.text import (
     aggregate,
+    and_not_null,
     binary,
     call,
     case,
@@ -160,6 +161,22 @@ class SparkTarget(Target):
         # structs are compared field by field, and NULL is the smallest
         name = "MAX_BY" if row.is_last else "MIN_BY"
         return aggregate(call(name, row.value, self.struct(row.keys)), row.condition)
+
+    def joined_texts(
+        self,
+        text: exp.Expr,
+        keys: Sequence[exp.Expr],
+        separator: str,
+        condition: exp.Expr | None = None,
+    ) -> exp.Expr:
+        # Spark 3.5 has no LISTAGG, and in Spark 4.3 it fails next to DISTINCT
+        order = [key for key in keys if key != text]
+        fields = [part for i, key in enumerate(order) for part in (f"o{i}", key)]
+        rows = call("COLLECT_LIST", call("NAMED_STRUCT", *fields, "v", text))
+        in_order = call("SORT_ARRAY", aggregate(rows, and_not_null(condition, text)))
+        texts = exp.Dot(this=in_order, expression=exp.to_identifier("v"))
+        has_texts = binary(exp.GT, aggregate(call("COUNT", text), condition), 0)
+        return case([(has_texts, call("ARRAY_JOIN", texts, separator))])
 
     def distinct_list(self, value: exp.Expr) -> exp.Expr:
         return call("COLLECT_SET", value)

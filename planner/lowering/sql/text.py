@@ -149,6 +149,16 @@ def all_of(conditions: Iterable[exp.Expr]) -> exp.Expr | None:
     return whole
 
 
+def and_not_null(condition: exp.Expr | None, value: exp.Expr) -> exp.Expr:
+    """Join a condition, if there is one, with `value IS NOT NULL`."""
+    parts = [] if condition is None else [condition]
+    if isinstance(condition, exp.And):
+        parts = [*condition.flatten()]
+    whole = all_of(dict.fromkeys([*parts, not_null(value)]))
+    assert whole is not None
+    return whole
+
+
 def where(condition: exp.Expr | None) -> exp.Where | None:
     """Return a WHERE clause, or None without a condition."""
     return None if condition is None else exp.Where(this=condition.copy())

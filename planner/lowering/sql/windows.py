@@ -15,6 +15,7 @@ from planner.lowering.sql.partials import (
     averages,
     centers,
     merges_of,
+    partials_of,
     partials_of_rows,
     types_of_partial,
 )
@@ -25,6 +26,7 @@ from planner.lowering.sql.text import all_of, binary, call, cast, not_null, numb
 from planner.nodes.aggregate_plans import END, SLICE_END, START, TIME
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.rows import RowLocalStep, RowScan, grouping_sets, local_rows
+from runtime.spec.aggregates import ListAgg
 from runtime.windows import Window
 from runtime.windows.base import BaseAligned
 from runtime.windows.times import FIRST_TIME, LAST_TIME, WINDOW_TIME_LAG_US
@@ -54,9 +56,12 @@ class WindowWriter:
         self.local: RowLocalStep = local
         self.rows = TargetExpressions(ctes.target, source.columns)
         self.source = source
-        partials = local.source.partials
+        accumulators = node.aggregation.accumulators
+        self.partials = partials_of(local.source.partials, accumulators)
         self.types = {
-            column: type_ for part in partials for column, type_ in types_of_partial(part).items()
+            column: type_
+            for part in self.partials
+            for column, type_ in types_of_partial(part).items()
         }
 
     def write(self) -> Source:
@@ -85,7 +90,7 @@ class WindowWriter:
     def _partial_items(self) -> list[exp.Expr]:
         return [
             self.ctes.named(*pair)
-            for part in self.local.source.partials
+            for part in self.partials
             for pair in zip(partials_of_rows(part, self.rows), part.columns, strict=True)
         ]
 
@@ -137,6 +142,8 @@ class WindowWriter:
         sets = grouping_sets(self.node)
         if sets is None:
             return slices
+        if self._order_of_slices():
+            refuse_part("LISTAGG over GROUPING SETS is not compiled", "LISTAGG(")
         names = [name for name, _ in self.local.source.keys]
         others = self.ctes.items(_SLICE, *self._partial_columns())
         parts = []
@@ -153,7 +160,12 @@ class WindowWriter:
         return self.ctes.add("grouping_sets", union_all(parts), "slices once per grouping set")
 
     def _partial_columns(self) -> list[str]:
-        return [column for part in self.local.source.partials for column in part.columns]
+        return [column for part in self.partials for column in part.columns]
+
+    def _order_of_slices(self) -> list[exp.Expr]:
+        """Return the column that orders the slices of a window, if its result depends on it."""
+        has_order = any(isinstance(part.into, ListAgg) for part in self.partials)
+        return self.ctes.items(_SLICE) if has_order else []
 
     # -- slices to windows ---------------------------------------------------------------------
 
@@ -203,7 +215,8 @@ class WindowWriter:
         last_us = binary(exp.Sub, self.ctes.names.column(_SLICE), 1)
         ends = on_target(window.assigner().window_ends_sql(ARGUMENT), last_us, self.ctes.target)
         copy = self.ctes.named(self.ctes.target.unnest(ends), END)
-        items = [*self.ctes.items(*self.keys), copy, *self.ctes.items(*self._partial_columns())]
+        partials = self.ctes.items(*self._partial_columns())
+        items = [*self.ctes.items(*self.keys), copy, *self._order_of_slices(), *partials]
         comment = f"each slice once per window that has it, because {reason}"
         return self.ctes.add("slices_of_windows", select(items, slices), comment)
 
@@ -220,7 +233,8 @@ class WindowWriter:
         found = centers(self.aggregation.accumulators, window, self.ctes.names)
         if not found:
             return below
-        kept = [*window, *others, *self.ctes.items(*self._partial_columns())]
+        partials = self.ctes.items(*self._partial_columns())
+        kept = [*window, *others, *self._order_of_slices(), *partials]
         means = [self.ctes.named(mean, name) for name, mean in found.items()]
         return self.ctes.add(
             "slices_and_means", select([*kept, *means], below), "the means of whole windows"
@@ -246,7 +260,8 @@ class WindowWriter:
             refuse_part("GROUPING SETS over SESSION are not compiled", "SESSION(")
         pieces = self._slices(window.cells, bounds)
         keys, partition = self.ctes.items(*self.keys), self.ctes.items(*window.partition)
-        kept = [*keys, *self.ctes.items(*self._partial_columns())]
+        partials = self.ctes.items(*self._partial_columns())
+        kept = [*keys, *self._order_of_slices(), *partials]
         below = number_sessions(self.ctes, pieces, kept, partition, gap_us)
         if set(window.partition) != set(self.keys):
             # a session spans rows of several groups

@@ -201,7 +201,7 @@ def test_portable_queries_need_nothing_but_spark_sql(
 @pytest.mark.long
 def test_auto_is_portable_over_spark_connect(server: str, path: Path, tmp_path: Path) -> None:
     create = CREATE.format(path=path, format="parquet")
-    filled = QUERIES["tumble"].replace(", AVG(w) AS mean", ", LISTAGG(k) AS names")
+    filled = QUERIES["tumble"].replace(", AVG(w) AS mean", ", LISTAGG(DISTINCT k) AS names")
     queries = {"hop": QUERIES["hop"], "other": f"EXPLAIN {filled}"}
     answers = answers_of(server, create, queries, tmp_path, "auto", "")
     plan, rows = answers["hop"]
@@ -219,7 +219,7 @@ def test_portable_queries_without_a_portable_form_are_refused(
     server: str, path: Path, tmp_path: Path
 ) -> None:
     queries = {
-        "listagg": QUERIES["tumble"].replace("AVG(w) AS mean", "LISTAGG(k) AS names"),
+        "listagg": QUERIES["tumble"].replace("AVG(w) AS mean", "LISTAGG(DISTINCT k) AS names"),
         "ticks": "CREATE TABLE ticks (id BIGINT) WITH ('connector' = 'datagen', "
         "'rows-per-second' = '5')",
         "stream": "SELECT id FROM ticks",

@@ -55,6 +55,11 @@ KNOWN = [
     "SELECT TIMESTAMP_NTZ '2020-01-01 10:00:00' > '2020-01-01' AS a, DATE '2020-01-01' = '2020-01-01' AS b FROM t",
     "SELECT k, COUNT(*) FILTER (WHERE d > 1) AS n, SUM(i4) FILTER (WHERE b) AS s FROM t GROUP BY k",
     "SELECT COUNT(DISTINCT k, day) AS n FROM t",
+    "SELECT LISTAGG(k, '-') AS a, LISTAGG(DISTINCT k) FILTER (WHERE b) AS c FROM t",
+    # LISTAGG over windows
+    *(f"SELECT i4, CASE WHEN SIZE((COLLECT_LIST(NAMED_STRUCT('o', ts, 'v', CAST({a} AS STRING))) FILTER (WHERE b))) > 0 "
+      f"THEN ARRAY_JOIN({unique}(SORT_ARRAY((COLLECT_LIST(NAMED_STRUCT('o', ts, 'v', CAST({a} AS STRING))) "
+      "FILTER (WHERE b))).v), '-') END AS c FROM t GROUP BY i4" for a in ("k", "i8") for unique in ("ARRAY_DISTINCT", "")),
     "SELECT k, i4 FROM t UNION ALL SELECT k, 1 AS one FROM t UNION ALL SELECT 'a' AS x, i4 FROM t",
     "SELECT b OR d > 1 AS either FROM t WHERE ts < ts AND day IS NOT NULL",
     "SELECT SUM(m) AS s, AVG(m) AS a, MIN(m) AS z, SUM(w) AS t, AVG(w) AS b FROM t",

@@ -71,6 +71,28 @@ def test_picked_values_are_those_of_this_process(window: str) -> None:
     assert any(None in row for row in rows)
 
 
+@pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS.keys())
+def test_texts_of_slices_are_joined_in_order_of_time(window: str) -> None:
+    query = (
+        f"SELECT {BOUNDS}, LISTAGG(k) AS a, LISTAGG(k, '; ') FILTER (WHERE i > 0) AS b, "
+        f"STRING_AGG(k) FILTER (WHERE v > 2) AS c, ROUND(VAR_POP(v), 6) AS d FROM {window} GROUP BY {BOUNDS}"
+    )
+    rows = compiled_rows(query, tied_rows())
+    assert any("B,b" in row[2] for row in rows)
+    # v is 1 or 2
+    assert {row[4] for row in rows} == {None}
+
+
+def test_texts_that_slices_do_not_keep_are_refused() -> None:
+    window = WINDOWS["HOP"]
+    for query, message in (
+        (f"SELECT LISTAGG(DISTINCT k) AS a FROM {window} GROUP BY {BOUNDS}", "merged from slices"),
+        (f"SELECT LISTAGG(k) AS a FROM {window} GROUP BY {BOUNDS}, CUBE (v)", "GROUPING SETS"),
+    ):
+        with pytest.raises(sqlwin.SqlwinError, match=f"LISTAGG.* {message}"):
+            sqlwin.compile(query, "postgres", schema=SCHEMA)
+
+
 def test_an_estimate_is_refused_with_the_reason() -> None:
     with pytest.raises(sqlwin.SqlwinError, match="estimate from Spark's hashes") as caught:
         sqlwin.compile("SELECT APPROX_COUNT_DISTINCT(v) AS n FROM t", "spark", schema=SCHEMA)

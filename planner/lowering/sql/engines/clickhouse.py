@@ -11,7 +11,16 @@ from planner.lowering.sql.engines.months import days_and_months
 from planner.lowering.sql.engines.nans import extreme_of_doubles, variance_of_doubles
 from planner.lowering.sql.refusals import refuse_part
 from planner.lowering.sql.target import FLOATING, PickedRow, Target
-from planner.lowering.sql.text import aggregate, binary, call, case, cast, decimal, not_null
+from planner.lowering.sql.text import (
+    aggregate,
+    and_not_null,
+    binary,
+    call,
+    case,
+    cast,
+    decimal,
+    not_null,
+)
 from planner.scalars.decimals import decimal_digits
 from runtime.spec.aggregates import MergeOp
 
@@ -124,6 +133,20 @@ class ClickHouseTarget(Target):
         picked = call(name, call("tuple", row.value), call("tuple", *order))
         found = aggregate(picked, row.condition)
         return call("tupleElement", found, 1)
+
+    def joined_texts(
+        self,
+        text: exp.Expr,
+        keys: Sequence[exp.Expr],
+        separator: str,
+        condition: exp.Expr | None = None,
+    ) -> exp.Expr:
+        fields = [*(key for key in keys if key != text), text]
+        row = call("tuple", *(call("assumeNotNull", part) for part in fields))
+        rows = aggregate(call("groupArray", row), and_not_null(condition, text))
+        texts = call("tupleElement", call("arraySort", rows), len(fields))
+        has_texts = binary(exp.GT, aggregate(call("count", text), condition), 0)
+        return case([(has_texts, call("arrayStringConcat", texts, separator))])
 
     def distinct_list(self, value: exp.Expr) -> exp.Expr:
         return call("groupUniqArray", value)
