@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -163,7 +163,7 @@ class SessionControl:
         self._session._close_page()
 
     def statements(
-        self, script: str, file: str | None, values: Mapping[str, object] | None
+        self, script: str | SqlScript, file: str | None, values: Mapping[str, object] | None
     ) -> Iterator[tuple[ScriptPlace, Statement]]:
         """Yield the statements of a script with their places, without running them.
 
@@ -181,6 +181,45 @@ class SessionControl:
             except SqlwinError as error:
                 raise place.with_position(error) from error
             yield place, statement
+
+    def last_query(
+        self,
+        script: str | SqlScript,
+        file: str | None,
+        values: Mapping[str, object] | None,
+        *,
+        ignored: Collection[str] = (),
+        ran: Callable[[Statement], None] | None = None,
+    ) -> tuple[ScriptPlace, Query | Insert] | None:
+        """Run a script without its queries, and return its last one with its place.
+
+        Args:
+            script: As for `run_script`.
+            file: As for `run_script`.
+            values: As for `run_script`.
+            ignored: Settings whose SET has no effect.
+            ran: Called with each statement that has run.
+
+        Raises:
+            SqlwinError: A statement is invalid, or fails.
+        """
+        from runtime.spark.on_demand import NotStartedError
+        from sqlwin.statements.nodes import Insert, Query, Set
+
+        last = None
+        for place, statement in self.statements(script, file, values):
+            if isinstance(statement, Query | Insert):
+                last = place, statement
+            elif not (isinstance(statement, Set) and statement.key in ignored):
+                try:
+                    self.run(statement)
+                    if ran is not None:
+                        ran(statement)
+                except NotStartedError:
+                    raise
+                except SqlwinError as error:
+                    raise place.with_position(error) from error
+        return last
 
     def run(self, statement: Statement) -> Result:
         """Run a statement. Error positions refer to its own text.

@@ -11,6 +11,7 @@ from typing import Any
 
 # Commands of the command line
 COMMANDS = {
+    "advise": "sqlwin.advise.command:advise",
     "compile": "sqlwin.compiling.command:compile_command",
     "lsp": "sqlwin.lsp.command:lsp",
     "serve": "sqlwin.server.command:serve",

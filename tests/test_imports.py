@@ -209,6 +209,11 @@ MAY_IMPORT = {
         "planner.explain runtime runtime.plan runtime.spark runtime.spec sqlwin.catalog "
         "sqlwin.execution sqlwin.result sqlwin.session sqlwin.statements pyspark"
     ),
+    "sqlwin.advise": (
+        "runtime runtime.compute runtime.plan runtime.simulator runtime.spec runtime.windows "
+        "sqlwin.config sqlwin.console sqlwin.control sqlwin.display sqlwin.execution "
+        "sqlwin.session sqlwin.statements click numpy pyarrow rich"
+    ),
     "sqlwin.compiling": (
         "runtime runtime.compute runtime.spark runtime.spec sqlwin.console sqlwin.control "
         "sqlwin.display sqlwin.session sqlwin.statements click pyarrow pyspark"
@@ -387,6 +392,7 @@ def test_a_room_imports_only_allowed_modules(room: str) -> None:
 # Parts: what only some users need, above the core
 PARTS = (
     *(
+        "sqlwin.advise",
         "sqlwin.compiling",
         "sqlwin.dbapi",
         "sqlwin.ibis",

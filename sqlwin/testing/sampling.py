@@ -23,7 +23,6 @@ from runtime.spec.table import IDLE_ADVANCE
 from sqlwin.control import SessionControl
 from sqlwin.execution.simulated import Simulated
 from sqlwin.session import Session
-from sqlwin.statements.nodes import Insert, Query, Set
 from sqlwin.testing.defining import compare_with_definition, fewest_rows, row_texts
 from sqlwin.testing.differences import differences_text
 from sqlwin.testing.preparing import OF_TEST
@@ -95,21 +94,11 @@ def _simulated(session: Session, path: Path, *, starts_spark: bool) -> Simulated
     """Run a SQL file up to its last query, and return this query for the simulator."""
     control = SessionControl(session)
     text = path.read_text(encoding="utf-8-sig")
-    tested = None
     with _naming(path), _spark(session, may_start=starts_spark):
-        for place, statement in control.statements(text, str(path), None):
-            try:
-                if isinstance(statement, Query | Insert):
-                    tested = statement, place
-                elif not (isinstance(statement, Set) and statement.key in OF_TEST):
-                    control.run(statement)
-            except NotStartedError:
-                raise
-            except SqlwinError as error:
-                raise place.with_position(error) from error
-        if tested is None:
+        last = control.last_query(text, str(path), None, ignored=OF_TEST)
+        if last is None:
             raise AnalysisError(f"{path} has no query")
-        query, place = tested
+        place, query = last
         try:
             simulated = control.simulated(query)
         except NotStartedError:

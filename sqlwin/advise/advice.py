@@ -1,0 +1,148 @@
+"""Compute the advice for the watermark of a query, and check it by a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import pyarrow as pa
+
+from runtime.errors import AnalysisError
+from runtime.plan.simulated import SimulatedOperator
+from runtime.refusal import Refusal, refuse, tried
+from runtime.simulator.delays import Arrivals, CountedRows, DelayOutcome, counted_rows
+from runtime.simulator.histories import Arrival, Batch, StreamHistory
+from runtime.simulator.run import run_history
+from runtime.simulator.tables import TableRows
+from sqlwin.advise.arrivals import read_arrivals
+from sqlwin.execution.simulated import Simulated
+from sqlwin.session import Session
+
+_SECOND_US = 1_000_000
+# Delays of the table, up to a day
+DELAYS_US = tuple(
+    seconds * _SECOND_US for seconds in (0, 1, 5, 30, 60, 300, 900, 3_600, 21_600, 86_400)
+)
+# Shares of the rows that may be dropped
+SHARES = (0.0, 0.0001, 0.001)
+# A group key with more than this share of the rows is named
+_LARGE = 0.05
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Advice for the watermark of a table.
+
+    Attributes:
+        arrivals: Rows of the table.
+        counted: Rows that the query's windows count.
+        current_us: Delay of the table's watermark.
+        shortest_us: Shortest delay for each of `SHARES`.
+        outcomes: Result of each delay, shortest first.
+    """
+
+    arrivals: Arrivals
+    counted: CountedRows
+    current_us: int
+    shortest_us: tuple[int, ...]
+    outcomes: tuple[DelayOutcome, ...]
+
+    @property
+    def large_keys(self) -> list[tuple[dict[str, object], float]]:
+        """Group keys with more than a twentieth of the rows, and their shares."""
+        return self.counted.large_keys(_LARGE)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Comparison of predicted with dropped rows.
+
+    Attributes:
+        delay_us: Delay.
+        predicted: Numbers of the rows that the delay was predicted to drop.
+        dropped: Numbers of the rows that the stream's operators dropped.
+    """
+
+    delay_us: int
+    predicted: tuple[int, ...]
+    dropped: tuple[int, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the same rows were dropped."""
+        return self.predicted == self.dropped
+
+
+def advise(
+    session: Session,
+    simulated: Simulated,
+    column: str | None,
+    every_us: int,
+    extra: Collection[int],
+) -> Advice:
+    """Return advice for the watermark of a query's table.
+
+    Args:
+        session: Session with the table.
+        simulated: Query.
+        column: Column with the time at which a row arrived. None: as the connector knows it.
+        every_us: Time between micro-batches. 0: all rows with one time of arrival are one.
+        extra: Further delays in microseconds.
+
+    Raises:
+        AnalysisError: Late rows of the query cannot be predicted, or nothing tells when its rows
+            arrived.
+        SqlwinError: The rows cannot be read.
+    """
+    operator = tried(_operator, simulated)
+    if isinstance(operator, Refusal):
+        raise AnalysisError(f"late rows of this query cannot be predicted: {operator}")
+    (table,) = simulated.query.tables
+    zone = operator.step.input.mode.time_zone
+    arrivals = read_arrivals(session, table, column, every_us, zone)
+    counted = tried(counted_rows, operator, arrivals, simulated.options.allowed_lateness_us)
+    if isinstance(counted, Refusal):
+        raise AnalysisError(f"late rows of this query cannot be predicted: {counted}")
+    shortest = tuple(counted.shortest_delay_us(share) for share in SHARES)
+    delays = sorted({*DELAYS_US, *extra, *shortest, table.delay_us})
+    outcomes = tuple(counted.outcome(delay_us) for delay_us in delays)
+    return Advice(arrivals, counted, table.delay_us, shortest, outcomes)
+
+
+def replay(simulated: Simulated, advice: Advice, delay_us: int) -> Replay:
+    """Run the operators of the stream over the arrivals with a delay.
+
+    Raises:
+        ExecutionError: An expression fails, or a sum overflows its type.
+    """
+    arrivals = advice.arrivals
+    table = replace(simulated.query.tables[0], delay_us=delay_us)
+    query = replace(simulated.query, tables=(table,))
+    rows = TableRows(table, pa.Table.from_batches([arrivals.rows]), 0)
+    numbered = groupby(enumerate(arrivals.batch.tolist()), key=lambda pair: pair[1])
+    batches = [Batch(tuple(Arrival(row) for row, _ in group)) for _, group in numbered]
+    history = StreamHistory((*batches, Batch((), has_ended=True)), batch_rows=1 << 16)
+    outcome = run_history(query, {table.name: rows}, simulated.options, history)
+    dropped = sorted(row for output in outcome.batches for row in output.late)
+    predicted = advice.counted.dropped(delay_us).tolist()
+    return Replay(delay_us, tuple(predicted), tuple(dropped))
+
+
+def _operator(simulated: Simulated) -> SimulatedOperator:
+    """Return the operator that reads the rows of the query's table.
+
+    Raises:
+        Refused: The query has several or none, or more decides which rows are late.
+    """
+    query, options = simulated.query, simulated.options
+    readers = [one for one in query.operators if not one.step.input.mode.is_cascade]
+    if not readers:
+        refuse("it has no windows that are aggregated, so no row is late")
+    if len(readers) > 1 or len(query.tables) != 1:
+        refuse("it has several windows over rows of tables; ask for each in a query of its own")
+    if query.depends_on_batches:
+        refuse("its rows depend on the time or the watermark of a micro-batch")
+    if options.max_jump_us is not None:
+        refuse("'sqlwin.watermark.max-jump' holds the watermark back")
+    return readers[0]
