@@ -62,7 +62,9 @@ class SplitReader(Protocol):
 
         The last one is WATERMARK_SPLIT, an INT.
         """
+        return None
 
+    @abstractmethod
     def read(self, splits: Sequence[str], dictionaries: frozenset[str]) -> Iterator[pa.RecordBatch]:
         """Read splits one after the other.
 
@@ -82,17 +84,14 @@ class SplitReader(Protocol):
 
         None if the table's splits have no watermarks of their own.
         """
+        return None
 
 
-class SplitStream(Protocol):
-    """Splits of a stream as they arrive."""
-
-    @property
-    def splits(self) -> DataFrame:
-        """A streaming DataFrame whose first column is the text of a split."""
+class SplitSearch(Protocol):
+    """Search for new splits of a stream that Spark does not list itself."""
 
     def start(self, failed: Callable[[BaseException], None], is_over: Callable[[], bool]) -> None:
-        """Start looking for new splits, if Spark does not.
+        """Start looking for new splits.
 
         Args:
             failed: Callback for the error that ends the search.
@@ -101,6 +100,19 @@ class SplitStream(Protocol):
 
     def stop(self) -> None:
         """Stop looking for new splits. May be called twice."""
+
+
+@dataclass(frozen=True)
+class SplitStream:
+    """Splits of a stream as they arrive.
+
+    Attributes:
+        splits: Streaming DataFrame whose first column is the text of a split.
+        search: Search for new splits. None if Spark finds them.
+    """
+
+    splits: DataFrame
+    search: SplitSearch | None = None
 
 
 class SplitSource(Protocol):

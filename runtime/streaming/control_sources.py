@@ -18,7 +18,7 @@ from runtime.connectors.registry import open_table
 from runtime.files import as_uri
 from runtime.frames.heartbeat import heartbeats
 from runtime.local.streaming.plan import PROCESSING_TIME_SQL
-from runtime.spec.source import SplitStream
+from runtime.spec.source import SplitSearch, SplitStream
 from runtime.spec.stream import ALL_SOURCES, KEEP, PROCESSING_TIME, SOURCE, WATERMARK
 from runtime.spec.table import TableSpec
 
@@ -61,13 +61,16 @@ class ControlSources:
             failed: Called with the error that ends the search.
             is_over: Returns whether the stream has ended.
         """
-        for stream in self._streams.values():
-            stream.start(failed, is_over)
+        for search in self._searches():
+            search.start(failed, is_over)
 
     def stop(self) -> None:
         """Stop looking for new splits."""
-        for stream in self._streams.values():
-            stream.stop()
+        for search in self._searches():
+            search.stop()
+
+    def _searches(self) -> list[SplitSearch]:
+        return [s.search for s in self._streams.values() if s.search is not None]
 
     def add_to(self, rows: DataFrame, *, is_cascade: bool, has_processing_time: bool) -> DataFrame:
         """Append the control rows of these sources to rows.

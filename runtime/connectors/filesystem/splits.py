@@ -6,11 +6,11 @@ text of a FileRange.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from runtime.connectors.filesystem.listed import ListedFiles
 from runtime.connectors.filesystem.stream import path_of, stream_paths
@@ -21,12 +21,12 @@ from runtime.scan.stores import STORE_READERS, Store
 from runtime.scan.stream_files import read_stream_file
 from runtime.spark.files import files_at, spark_reads, store_at
 from runtime.spec.scan import ScanSource
-from runtime.spec.source import SplitSource
+from runtime.spec.source import SplitReader, SplitSource, SplitStream
 from runtime.spec.table import Column, TableSpec
 
 
 @dataclass(frozen=True)
-class FileReader:
+class FileReader(SplitReader):
     """Reader of a stream's files in a task; see `SplitReader`.
 
     Attributes:
@@ -36,7 +36,6 @@ class FileReader:
 
     source: ScanSource
     store: Store | None
-    undecoded_ddl: None = None
 
     def read(self, splits: Sequence[str], dictionaries: frozenset[str]) -> Iterator[pa.RecordBatch]:
         """Read files or parts of files one after the other.
@@ -49,32 +48,6 @@ class FileReader:
             part = FileRange.of(split) if split.startswith("[") else None
             path = split if part is None else part.file.path
             yield from read_stream_file(path, self.source, dictionaries, self.store, part)
-
-    def watermark_split(self, split: str) -> None:
-        """Return None: files have no watermarks of their own."""
-
-
-@dataclass(frozen=True)
-class FileStream:
-    """Arriving files of a stream: see `SplitStream`.
-
-    Attributes:
-        splits: Streaming DataFrame with the text of a split in each row.
-        listing: Listing of new files. None if Spark lists them.
-    """
-
-    splits: DataFrame
-    listing: ListedFiles | None = None
-
-    def start(self, failed: Callable[[BaseException], None], is_over: Callable[[], bool]) -> None:
-        """List the store periodically if the table has a monitor interval."""
-        if self.listing is not None:
-            self.listing.start(failed, is_over)
-
-    def stop(self) -> None:
-        """Stop listing the store."""
-        if self.listing is not None:
-            self.listing.stop()
 
 
 @dataclass(frozen=True)
@@ -94,7 +67,7 @@ class FileSplits(SplitSource):
         path = self.spec.option_map["path"]
         return FileReader(ScanSource(path, (), tuple(columns)), store_of_scan(self.spark, path))
 
-    def stream(self, directory: str | None) -> FileStream:
+    def stream(self, directory: str | None) -> SplitStream:
         """Return the files of the table as they arrive.
 
         Raises:
@@ -103,9 +76,9 @@ class FileSplits(SplitSource):
         origin = path_of(self.spark, self.spec)
         store = None if spark_reads(self.spark, origin) else store_at(self.spark, origin)
         if store is None:
-            return FileStream(stream_paths(self.spark, self.spec))
+            return SplitStream(stream_paths(self.spark, self.spec))
         assert directory is not None, "streams have a checkpoint"
         files = files_at(self.spark, directory)
         listing = ListedFiles(self.spec, origin, StoredFiles(store), files, directory)
         listing.list_new()
-        return FileStream(listing.parts(self.spark), listing)
+        return SplitStream(listing.parts(self.spark), listing)

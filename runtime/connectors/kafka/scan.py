@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -35,7 +35,13 @@ from runtime.options.checks import option_values
 from runtime.options.formats import spark_options
 from runtime.refusal import refuse
 from runtime.scan.read import convert_types
-from runtime.spec.source import WATERMARK_SPLIT, SplitSource, SplitTable
+from runtime.spec.source import (
+    WATERMARK_SPLIT,
+    SplitReader,
+    SplitSource,
+    SplitStream,
+    SplitTable,
+)
 from runtime.spec.table import Column, TableColumn, TableSpec
 
 # Metadata that tasks return unchanged: its column in messages, and its type
@@ -63,7 +69,7 @@ def scan(
 
 
 @dataclass(frozen=True)
-class MessageReader:
+class MessageReader(SplitReader):
     """Reader of ranges of messages in a task; see `SplitReader`.
 
     Attributes:
@@ -92,19 +98,6 @@ class MessageReader:
     def watermark_split(self, split: str) -> int:
         """Return the number of the range's partition among the partitions of all topics."""
         return self.reading.split_of(Range.of(split))
-
-
-@dataclass(frozen=True)
-class _RangeStream:
-    """Ranges of a stream, determined by Spark's message source."""
-
-    splits: DataFrame
-
-    def start(self, failed: Callable[[BaseException], None], is_over: Callable[[], bool]) -> None:
-        """Do nothing: Spark polls the source."""
-
-    def stop(self) -> None:
-        """Do nothing."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +130,7 @@ class KafkaSplits(SplitSource):
         tasks = portions(available_ranges(reading), n_tasks, reading.min_partitions)
         return [tuple(part.text() for part in task) for task in tasks]
 
-    def stream(self, directory: str | None) -> _RangeStream:
+    def stream(self, directory: str | None) -> SplitStream:
         """Return the ranges of a stream over the table.
 
         The source is the same to Spark whichever columns are read.
@@ -145,7 +138,7 @@ class KafkaSplits(SplitSource):
         check_installed(self.spec.name)
         retries = retries_of_stream(self.spark)
         reading = replace(reading_of(self.spec, is_stream=True), wanted=(), retries=retries)
-        return _RangeStream(ranges(self.spark, reading))
+        return SplitStream(ranges(self.spark, reading))
 
     def with_decoded(self, rows: DataFrame, column: str, columns: Sequence[Column]) -> DataFrame:
         """Let Spark decode messages: see `SplitSource.with_decoded`."""

@@ -36,7 +36,7 @@ from runtime.outages import Retries
 from runtime.scan.read import convert_types
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Expression
-from runtime.spec.source import SplitSource
+from runtime.spec.source import SplitReader, SplitSource
 from runtime.spec.table import Column, TableSpec
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def _source_of(spec: TableSpec, column: Column, actual: Sequence[DatabaseColumn]
 
 
 @dataclass(frozen=True)
-class PostgresReader:
+class PostgresReader(SplitReader):
     """Reader of partitions; see `SplitReader`. A split is an SQL condition, empty for all rows.
 
     Attributes:
@@ -203,7 +203,6 @@ class PostgresReader:
     spec: TableSpec
     columns: tuple[Column, ...]
     sources: tuple[str, ...]
-    undecoded_ddl: None = None
     retries: Retries | None = None
 
     def read(self, splits: Sequence[str], dictionaries: frozenset[str]) -> Iterator[pa.RecordBatch]:
@@ -286,9 +285,6 @@ class PostgresReader:
             else "times must be in the years 1 to 9999, and decimals have the declared digits; "
             "otherwise declare the column STRING",
         )
-
-    def watermark_split(self, split: str) -> None:
-        """Return None: partitions have no watermarks."""
 
 
 def reader_of(connection: Connection, spec: TableSpec, columns: Sequence[Column]) -> PostgresReader:
