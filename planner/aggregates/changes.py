@@ -1,7 +1,8 @@
 """Aggregate calls from which deleted rows are subtracted.
 
-Other calls are computed from the values that remain: doubles that are added and subtracted leave
-rounding errors, and the next smaller value of a MAX is unknown.
+Other calls are computed from the counts of their values, from which deleted rows are subtracted:
+doubles that are added and subtracted leave rounding errors, and the next smaller value of a MAX is
+unknown.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from planner.aggregates.calls import read_call
+from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.intervals import is_day_interval
 from planner.catalog import Schema, column_named
 from planner.nodes.logical import CHANGE, AggregateCall
@@ -29,16 +31,15 @@ from planner.sql.build import (
 from runtime.functions.aggregates import AGGREGATES
 from runtime.functions.aggregates.function import Mean, TakesBack
 from runtime.refusal import refuse
-from runtime.shown_types import shown_type
 
 
 @dataclass(frozen=True)
-class SumsOfChanges:
-    """A call as sums over changes.
+class CallOfChanges:
+    """A call as calls over changes.
 
     Attributes:
         name: Name of the call.
-        calls: The sums.
+        calls: Sums, or the call over the counts of its values.
         result: Result of the call as an expression over their names.
     """
 
@@ -47,15 +48,35 @@ class SumsOfChanges:
     result: exp.Expr
 
 
-def sums_of_changes(call: AggregateCall, schema: Schema) -> SumsOfChanges:
-    """Return a call as sums over changes.
+def call_of_changes(call: AggregateCall, schema: Schema) -> CallOfChanges:
+    """Return a call over changes: sums, or the call over the counts of its values.
 
     Raises:
-        Refused: It needs the values that remain.
+        Refused: It needs the rows that remain.
     """
+    return _as_sums(call, schema) or _as_counts(call)
+
+
+def _as_counts(call: AggregateCall) -> CallOfChanges:
+    if call.user is not None:
+        refuse(f"{call.text} cannot take back deleted rows")
+    change = column(CHANGE)
+    counted = replace(
+        call,
+        name=f"{call.name}$of",
+        expr=function_call("OF_CHANGES", call.expr, change),
+        change=change,
+    )
+    plan_aggregate(counted)
+    counted = replace(counted, text=f"{call.text} OF CHANGES")
+    return CallOfChanges(call.name, (counted,), column(counted.name))
+
+
+def _as_sums(call: AggregateCall, schema: Schema) -> CallOfChanges | None:
+    """Return a call as sums over changes; None if a row cannot be taken back from them."""
     function = AGGREGATES.get(call.function)
     if function is None or function.takes_back is TakesBack.VALUES or call.distinct or call.user:
-        refuse(f"{call.text} is computed from the counts of its values")
+        return None
     is_sum = function.takes_back is TakesBack.SUBTRACTED_IF_EXACT
     is_mean = is_sum and isinstance(function.form, Mean)
     if is_mean:
@@ -63,16 +84,16 @@ def sums_of_changes(call: AggregateCall, schema: Schema) -> SumsOfChanges:
         name = bare_column(call.args[0])
         found = None if name is None else column_named(schema, name)
         if found is None or found.type not in ("tinyint", "smallint", "int"):
-            refuse(f"{call.text} is computed from the counts of its values")
+            return None
     elif is_sum and not _is_exact(call.type):
-        refuse(f"{call.text} of {shown_type(call.type)} is computed from the counts of its values")
+        return None
     condition = _counted(call)
     change: exp.Expr = column(CHANGE)
     if condition is not None:
         change = case_when(condition, change, literal(0))
     count = _sum(change, f"{call.name}$count", "bigint")
     if not is_sum:
-        return SumsOfChanges(call.name, (count,), column(count.name))
+        return CallOfChanges(call.name, (count,), column(count.name))
     (value,) = call.args
     is_added = exp.GT(this=column(CHANGE), expression=literal(0))
     if is_mean or call.type == "bigint":
@@ -85,7 +106,7 @@ def sums_of_changes(call: AggregateCall, schema: Schema) -> SumsOfChanges:
     if is_mean:
         result = exp.Div(this=cast_as(result, "double"), expression=column(count.name))
     some = exp.GT(this=column(count.name), expression=literal(0))
-    return SumsOfChanges(call.name, (total, count), case_when(some, result))
+    return CallOfChanges(call.name, (total, count), case_when(some, result))
 
 
 def _is_exact(type_: str) -> bool:

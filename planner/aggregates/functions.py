@@ -36,10 +36,12 @@ from planner.sql.build import (
 )
 from planner.sql.nodes import UserAggregateCall
 from runtime.functions.aggregates import AGGREGATES
+from runtime.functions.aggregates.counted import from_counts
 from runtime.functions.aggregates.function import (
     FromValues,
     Mean,
     Merged,
+    MergedFunction,
     Percentile,
     Picked,
     Registers,
@@ -60,6 +62,7 @@ from runtime.spec.aggregates import (
     ResultOfValues,
     UserDefined,
     sum_type,
+    sum_type_of_average,
 )
 from runtime.spec.table import Column
 from runtime.spec.user_aggregates import UserAggregate
@@ -172,6 +175,8 @@ def _plan(call: AggregateCall) -> AggregatePlan:
         if texts_of(name.partition(" ")[0]) is not None:
             reason += ", except LISTAGG(x, ','), which lists by time"
         refuse(reason)
+    if call.change is not None:
+        return _counted(call, function)
     match function.form:
         case Merged(op) if is_of_set:
             return _count_distinct(call) if op is MergeOp.COUNT else _sum_distinct(call)
@@ -368,10 +373,69 @@ def _from_values(call: AggregateCall, form: FromValues) -> AggregatePlan:
     if len(constants) < len(numbers):
         refuse(f"{call.text} can only be merged with a constant percentage from 0 to 1")
     value = cast_as(call.args[0].copy(), form.values) if form.values else call.args[0]
+    if call.change is not None:
+        value = named_struct(value=value, weight=call.change)
     partial = Partial(f"{call.name}$values", call_of("COLLECT_LIST", call, value))
     output = Column(f"{call.name}$result", call.type)
-    result = ResultOfValues((partial.name,), output, call.function, constants, call.is_descending)
+    is_distinct = call.distinct and AGGREGATES[call.function].distinct is WithDistinct.OF_SET
+    result = ResultOfValues(
+        (partial.name,), output, call.function, constants, call.is_descending, is_distinct
+    )
     return AggregatePlan(call, (partial,), (result,), column(output.name))
+
+
+def _counted(call: AggregateCall, function: MergedFunction) -> AggregatePlan:
+    """Plan a function over changes from the counts of its values."""
+    if isinstance(function.form, Mean):
+        return _counted_average(call)
+    form = from_counts(function.form)
+    if form is None:
+        is_sketch = isinstance(function.form, Registers | Percentile)
+        cannot = "is a sketch, which cannot" if is_sketch else "cannot"
+        refuse(f"{call.text} {cannot} take back deleted rows")
+    value, *others = call.args
+    conditions = [call.condition]
+    if isinstance(function.form, Picked):
+        if call.order is None and not others:
+            refuse(f"{call.function} has no defined order")
+        order = others.pop() if call.order is None else column(call.order)
+        value, conditions = named_struct(v0=order, v1=value), [is_not_null(order), *conditions]
+    elif call.distinct and others:
+        conditions += [is_not_null(_operand(arg)) for arg in call.args]
+        value, others = named_struct(**{f"v{i}": arg for i, arg in enumerate(call.args)}), []
+    elif form.takes is Takes.NUMBERS and call.type == "double" and not form.values:
+        value = _double(value)
+    for type_ in call.arg_types:
+        if not is_flat_type(type_):
+            refuse(f"{call.function} of {shown_type(type_)} cannot be merged from partials")
+    condition = conjunction(conditions)
+    plan = _from_values(replace(call, args=(value, *others), condition=condition), form)
+    if isinstance(function.form, Merged) and function.form.op is MergeOp.COUNT:
+        plan = replace(plan, finish=function_call("COALESCE", plan.finish, literal(0)))
+    return replace(plan, call=call)
+
+
+def _counted_average(call: AggregateCall) -> AggregatePlan:
+    """Plan AVG over changes as SUM and COUNT of one list of values with their counts."""
+    _check_type(call, _has_average(call.type))
+    type_ = "bigint" if is_day_interval(call.type) else "double"
+    if call.type.startswith("decimal"):
+        type_ = sum_type_of_average(call.type)
+    value = _double(call.args[0]) if type_ == "double" else call.args[0]
+    total, count = (
+        _counted(
+            replace(call, name=f"{call.name}${name}", function=name, args=(value,), type=result),
+            AGGREGATES[name],
+        )
+        for name, result in (("SUM", type_), ("COUNT", "bigint"))
+    )
+    (sums,), (counts,) = (part.accumulators[0].output_columns for part in (total, count))
+    return AggregatePlan(
+        call,
+        (*total.partials, *count.partials),
+        (*total.accumulators, *count.accumulators),
+        **_quotient(call, sums, counts),
+    )
 
 
 def _pick(call: AggregateCall) -> AggregatePlan:

@@ -49,6 +49,11 @@ def _sql_columns(partial: PartialColumns[exp.Expr]) -> PartialColumns[str]:
     return PartialColumns(partial.into, tuple(map(to_sql, args)), condition, partial.text)
 
 
+def _fields(arg: exp.Expr) -> list[exp.Expr]:
+    """Return the fields of a struct of values that are counted together, or the argument."""
+    return arg.expressions[1::2] if arg.name == "NAMED_STRUCT" else [arg]
+
+
 def _partial(
     plan: AggregatePlan, accumulator: Accumulator, partial: Partial
 ) -> PartialColumns[exp.Expr]:
@@ -64,9 +69,9 @@ def _partial(
         condition = args[0] if condition is None else exp.and_(condition, args[0])
         function, args = "COUNT", []
     # Only pick_struct and lists of several columns have a struct here: MIN, MAX and DISTINCT of the
-    # user's structs have no partials.
+    # user's structs have no partials. The struct of a counted value may have one as its value.
     if function in _OF_STRUCTS and args[0].name == "NAMED_STRUCT":
-        args = args[0].expressions[1::2]
+        args = [field for arg in args[0].expressions[1::2] for field in _fields(arg)]
     if function == "COUNT":
         args = [arg for arg in args if not isinstance(arg, exp.Star | exp.Literal)]
     return PartialColumns(into, tuple(args), condition, text)

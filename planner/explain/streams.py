@@ -23,6 +23,7 @@ from runtime.plan.streams import (
     WholeWindowsStep,
     watermarked_rows,
 )
+from runtime.spec.aggregates import AllValues
 from runtime.windows import AlignedWindow, Window
 from runtime.windows.intervals import render_duration
 
@@ -175,6 +176,7 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
     is_updated = firing.is_early or firing.is_late
     results = ", and its emitted results" if is_updated else ""
     yield f"  state: {local.window.state_text(results)}: {_state_columns(local)}"
+    yield from _counted(local)
     if local.window.has_slices:
         yield f"  {_slice_store(step.store, local.window)}"
     if (read := state_read_text(local.window, step.store, firing)) is not None:
@@ -269,6 +271,16 @@ def _key_groups(local: StreamLocalStep, key_groups: int) -> str:
 def _state_columns(local: StreamLocalStep) -> str:
     columns = [column for partial in local.source.partials for column in partial.columns]
     return ", ".join([*local.keys, local.slice_end, *columns])
+
+
+def _counted(local: StreamLocalStep) -> Iterator[str]:
+    """Yield a line about the aggregates that keep their values."""
+    counted = [(p.text, p.into) for p in local.source.partials if isinstance(p.into, AllValues)]
+    if counted:
+        calls = ", ".join(text for text, _ in counted)
+        limit = counted[0][1].max_values
+        most = "" if limit is None else f", at most {limit:,} per key and slice"
+        yield f"  counts of values: {calls}: one count per value{most}"
 
 
 def _slice_store(store: SliceStoreKind, window: AlignedWindow) -> str:

@@ -329,6 +329,7 @@ class AggregateCall:
             type of the first argument of APPROX_COUNT_DISTINCT. Empty for other calls and if an
             argument is *.
         user: The aggregate, if user-defined.
+        change: Number by which a row changes the number of equal rows, if rows may be deleted.
         text: The call as the user wrote it.
         type: Spark type of the result.
     """
@@ -345,6 +346,7 @@ class AggregateCall:
     arg_types: tuple[str, ...] = ()
     user: UserAggregate | None = None
     is_descending: bool = False
+    change: exp.Expr | None = None
 
 
 @dataclass(frozen=True)

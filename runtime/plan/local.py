@@ -28,7 +28,8 @@ class PartialColumns(Generic[E]):
         into: Accumulator, with the names of the partial columns. COUNT counts rows in which no
             argument is NULL, or all rows without arguments; moments take the argument as DOUBLE.
         args: Arguments, as Spark SQL or as expressions for the Arrow scan. Order and value for
-            `Pick`; `register << 6 | rank` for `CollectRegisters`.
+            `Pick`; `register << 6 | rank` for `CollectRegisters`. For `AllValues` the value; over
+            changes the value or its fields, and the number that a row adds to its count.
         condition: FILTER condition; only rows for which it is TRUE are aggregated.
         text: The call as written in the query, for messages.
     """

@@ -334,12 +334,14 @@ class ResultOfValues(OfValues):
         function: Name of the entry in `runtime.functions.aggregates` whose form computes it.
         constants: Constants after the first argument of the call.
         is_descending: Whether values are ordered from the largest.
+        is_distinct: Whether each value counts once.
         max_values: Maximum values of a key and window; None for any number.
     """
 
     function: str
     constants: tuple[float, ...] = ()
     is_descending: bool = False
+    is_distinct: bool = False
     max_values: int | None = None
 
     @property
@@ -350,6 +352,7 @@ class ResultOfValues(OfValues):
     def merge_args(self) -> tuple[str, ...]:
         (values,) = self.columns
         order = f"{values} DESC" if self.is_descending else values
+        order = f"DISTINCT {order}" if self.is_distinct else order
         return (order, *(f"{constant:g}" for constant in self.constants))
 
     @property
@@ -514,6 +517,12 @@ class AllValues(Summaries):
 
     is_growing = True
 
+    def partial_types(self, args: Sequence[str]) -> Mapping[str, str]:
+        if len(args) > 2:  # a value of several fields, and its change
+            fields = ",".join(f"v{place}:{arg}" for place, arg in enumerate(args[:-1]))
+            args = [f"struct<{fields}>"]
+        return super().partial_types(args)
+
 
 def sum_type(arg: str) -> str:
     """Return the Spark type of a sum, given the type of its argument.
@@ -529,6 +538,20 @@ def sum_type(arg: str) -> str:
     if arg in ("float", "double"):
         return "double"
     raise AnalysisError(f"SUM of {arg} is not supported", hint="cast it to a number")
+
+
+def sum_type_of_average(type_: str) -> str:
+    """Return a type of the sum of decimals whose average has this type.
+
+    Example:
+        >>> sum_type_of_average("decimal(14,6)")
+        'decimal(20,2)'
+    """
+    match = _DECIMAL.fullmatch(type_)
+    assert match is not None
+    # An average has four digits more than its argument, of 38 at most.
+    digits, scale = int(match[1]), max(int(match[2]) - 4, 0)
+    return f"decimal({min(digits + 6, _MAX_DECIMAL_DIGITS)},{scale})"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from sqlglot import exp
 
-from planner.aggregates.changes import sums_of_changes
+from planner.aggregates.changes import call_of_changes
 from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.partial_calls import row_partials
 from planner.aggregates.shared_partials import share_partials
@@ -354,13 +354,13 @@ class WholeWindowsLowering(OperatorLowering):
 
 
 def _not_subtracted(node: Aggregate) -> StreamRefusal:
-    """Return the error for groups of changes with a call from which no row can be subtracted."""
-    tests = ((call, tried(sums_of_changes, call, node.input.schema)) for call in node.calls)
+    """Return the error for groups of changes with a call that cannot take back a row."""
+    tests = ((call, tried(call_of_changes, call, node.input.schema)) for call in node.calls)
     refused = [(call, reason.reason) for call, reason in tests if isinstance(reason, Refusal)]
     call, why = refused[0] if refused else (None, "deleted rows are not subtracted here")
     return StreamRefusal(
-        f"without a window, {why}, which a stream does not keep for all rows",
-        f"use COUNT, SUM of integers and decimals, AVG of INT, or group by a window; {BATCH}",
+        f"without a window, {why}",
+        f"use an exact aggregate, such as COUNT(DISTINCT x), or group by a window; {BATCH}",
         node.place if call is None else span_of(call.expr),
     )
 

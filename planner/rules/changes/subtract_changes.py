@@ -1,4 +1,4 @@
-"""Take deleted rows back from sums and counts instead of counting the changes of all values."""
+"""Take deleted rows back from aggregates instead of counting the changes of whole rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from planner.aggregates.changes import sums_of_changes
+from planner.aggregates.changes import call_of_changes
 from planner.nodes.logical import (
     Aggregate,
     Filter,
@@ -25,12 +25,13 @@ from runtime.spec.table import Column
 
 
 def subtract_changes(node: Node, options: Options) -> Node | Refusal | None:
-    """Compute sums and counts of rows that remain by subtracting deleted rows.
+    """Compute aggregates of rows that remain by subtracting deleted rows.
 
     Fires on an aggregate of windows over changes, if each of its functions can take a row back
-    exactly. State then has one row per group instead of one per group and values. Otherwise, all
-    functions are computed from the values that remain and their counts: MIN, MAX and DISTINCT need
-    them, and a sum of doubles that were added and subtracted depends on their order.
+    exactly: from a sum, or from the counts of its values. MIN, MAX and DISTINCT need the counts,
+    and a sum of doubles that were added and subtracted depends on their order. State then has one
+    row per group. Otherwise, all functions are computed from the rows that remain, which state
+    keeps by group and columns.
 
     Example:
         >>> before_after(
@@ -97,13 +98,13 @@ def _subtracted(
     below = windows.input
     if conditions:
         below = Filter(below.schema, below, conditions)
-    sums = [sums_of_changes(call, below.schema) for call in node.calls]
-    calls = (*windows.calls, *(call for one in sums for call in one.calls))
+    signed = [call_of_changes(call, below.schema) for call in node.calls]
+    calls = (*windows.calls, *(call for one in signed for call in one.calls))
     columns = tuple(c for c in node.schema if c.name not in {call.name for call in node.calls})
     schema = (*columns, *(Column(call.name, call.type, True) for call in calls))
     groups = replace(
         windows, schema=schema, input=below, keys=keys, window_keys=window_keys, calls=calls
     )
-    results = (NamedExpr(one.name, one.result) for one in sums)
+    results = (NamedExpr(one.name, one.result) for one in signed)
     items = (*(NamedExpr(c.name, column(c.name)) for c in columns), *results)
     return Project(node.schema, Filter(schema, groups, remaining.conjuncts), items)

@@ -73,12 +73,12 @@ class IntegerSum(ElementwiseAccumulator, InvertibleAccumulator):
         else:
             low, high = _carry(state.values)
             if not _top_limb_fits(high):
-                raise _overflow("BIGINT", self._column)
+                raise overflow("BIGINT", self._column)
             sums = (high << _LIMB_BITS) | low
         try:
             return [int64_array(sums, state.valid, self._type)]
         except pa.ArrowInvalid:
-            raise _overflow(_TYPE_NAMES.get(str(self._type), "BIGINT"), self._column) from None
+            raise overflow(_TYPE_NAMES.get(str(self._type), "BIGINT"), self._column) from None
 
     def scan(
         self, state: AccumulatorState, segments: Segments, reverse: bool = False
@@ -150,7 +150,7 @@ class DecimalSum(IntegerSum):
             high = limbs[2] | (limbs[3] << _LIMB_BITS)
         if not fits or np.any(_beyond(low, high, 10**self._type.precision)):
             name = f"DECIMAL({self._type.precision},{self._type.scale})"
-            raise _overflow(name, self._column)
+            raise overflow(name, self._column)
         return [decimal_array(low, high, state.valid, self._type)]
 
 
@@ -226,7 +226,13 @@ def _beyond(low: Int64Array, high: Int64Array, bound: int) -> BoolArray:
     return beyond
 
 
-def _overflow(type_name: str, column: str) -> ComputationError:
+def overflow(type_name: str, column: str) -> ComputationError:
+    """Return the error of a sum that does not fit its type.
+
+    Args:
+        type_name: SQL type.
+        column: Partial column of the sum.
+    """
     # a partial column is named after its aggregate: name$sum; one without an alias is `$agg0$sum`
     name = column.split("$")[0]
     return ComputationError(

@@ -34,7 +34,7 @@ _NAMES = {type_: name for name, type_ in _TYPES.items()}
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _LIST = re.compile(r"array<(.+)>")
 _STRUCT = re.compile(r"struct<(.+)>")
-_FIELD = re.compile(r"(\w+):(\w+(?:\(\d+,\d+\))?)")
+_FIELD = re.compile(r"(\w+):(\w+(?:\(\d+,\d+\)|<[^<>]*>)?)")
 
 
 @cache
@@ -42,7 +42,7 @@ def arrow_type(spark_type: str) -> pa.DataType:
     """Return the Arrow type for a Spark type in DDL spelling.
 
     Args:
-        spark_type: Flat type, array of a flat type, or array of structs of flat types.
+        spark_type: Flat type, or an array or a struct of such; fields may be structs of flat types.
 
     Raises:
         KeyError: The type is not supported.

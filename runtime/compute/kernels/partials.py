@@ -39,6 +39,7 @@ from runtime.compute.user_aggregates import accumulate_rows, merge_states
 from runtime.compute.values.percentile_summaries import merge_summaries, summaries_of_rows
 from runtime.compute.values.texts import merge_rows, rows_of_groups
 from runtime.compute.values.too_many_values import TooManyValues, check_counts
+from runtime.compute.values.value_counts import counts_of_rows, merge_counts
 from runtime.compute.values.value_sets import (
     list_lengths,
     merge_registers,
@@ -89,6 +90,8 @@ def aggregate_rows(
             return [registers_of_rows(groups, args[0], condition)]
         case CollectRows():
             return [rows_of_groups(groups, args, condition, types[0])]
+        case AllValues():
+            return [counts_of_rows(groups, args, condition)]
         case Summaries():
             return [summaries_of_rows(groups, args[0], condition, spec.accuracy)]
     args = [one_chunk(arg) for arg in args]
@@ -132,6 +135,8 @@ def merge_partials(
             return [merge_registers(groups, columns[0])]
         case CollectRows():
             return [merge_rows(groups, columns[0])]
+        case AllValues():
+            return [merge_counts(groups, columns[0])]
         case Summaries():
             return [merge_summaries(groups, columns[0], spec.accuracy)]
         case Pick():

@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from runtime.compute.accumulators.segments import run_starts
 from runtime.compute.kernels.columns import (
     Int64Array,
     from_buffer,
@@ -93,8 +94,10 @@ class RangePercentiles:
     def __init__(self, values: SliceValues, n_slices: int) -> None:
         chosen = values.values.take(pa.array(values.place))
         numbers, self.distinct = ranks(chosen.field(VALUE))
-        weights = int64_values(chosen.field(WEIGHT))
-        self._offset = np.searchsorted(values.slice_row, np.arange(n_slices + 1))
+        weights, slice_row = int64_values(chosen.field(WEIGHT)), values.slice_row
+        if weights.min(initial=1) < 0:
+            slice_row, numbers, weights = _remaining(slice_row, numbers, weights)
+        self._offset = np.searchsorted(slice_row, np.arange(n_slices + 1))
         self._weight_before = running_sums(weights)
         self._numbers, self._weights = numbers, weights
         self._levels = _levels(numbers, weights, len(self.distinct))
@@ -141,6 +144,18 @@ class RangePercentiles:
             number = 2 * number + is_one
         in_range: Int64Array = np.minimum(number, len(self.distinct) - 1)
         return in_range
+
+
+def _remaining(
+    slice_row: Int64Array, numbers: Int64Array, weights: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Return the values that remain in each slice after changes, with their numbers and weights."""
+    order = np.lexsort((numbers, slice_row))
+    slice_row, numbers, weights = (each.take(order) for each in (slice_row, numbers, weights))
+    starts = run_starts((slice_row[1:] != slice_row[:-1]) | (numbers[1:] != numbers[:-1]))
+    weights = np.add.reduceat(weights, starts)
+    remains = weights > 0
+    return slice_row.take(starts)[remains], numbers.take(starts)[remains], weights[remains]
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from runtime.compute.accumulators.segments import run_starts
+from runtime.compute.accumulators.sums import overflow
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import Int64Array, ranks, running_sums
 from runtime.compute.values.percentiles import RangePercentiles
 from runtime.compute.values.too_many_values import check_counts
 from runtime.functions.aggregates import AGGREGATES
-from runtime.functions.aggregates.function import FromValues, WindowValues
+from runtime.functions.aggregates.counted import from_counts
+from runtime.functions.aggregates.function import WindowValues
 from runtime.spec.aggregates import ResultOfValues
 
+# Window, index among the distinct values and count of each value of each window
+_RunsOfValues: TypeAlias = tuple[Int64Array, Int64Array, Int64Array]
 # Windows are passed to a kernel until they have about this many values, which it may copy.
 _VALUES_AT_ONCE = 1 << 22
 
@@ -42,9 +47,10 @@ def results_of_values(
 
     Raises:
         TooManyValues: A window has more values than the accumulator allows.
+        ComputationError: A sum overflows its type.
     """
-    form = AGGREGATES[accumulator.function].form
-    assert isinstance(form, FromValues)
+    form = from_counts(AGGREGATES[accumulator.function].form)
+    assert form is not None
     type_ = arrow_type(accumulator.output.type)
     counts = values.counts(oldest_slice, newest_slice)
     check_counts(counts, accumulator.max_values)
@@ -55,15 +61,26 @@ def results_of_values(
         view: WindowValues = _Windows(
             values, oldest_slice[windows], newest_slice[windows], counts[windows]
         )
+        if accumulator.is_distinct:
+            window, number, _ = view.runs()
+            view = _Listed(view.distinct, (window, number, np.ones_like(number)))
         if accumulator.is_descending:
             view = _Descending(view)
-        parts.append(form.result(view, *accumulator.constants).cast(type_))
+        result = form.result(view, *accumulator.constants)
+        parts.append(_as_type(result, type_, accumulator.columns[0]))
     results = pa.concat_arrays(parts)
     if len(filled) == len(counts):
         return results
     place = np.zeros(len(counts), np.int64)
     place[filled] = np.arange(len(filled))
     return results.take(pa.array(place, mask=counts == 0))
+
+
+def _as_type(result: pa.Array, type_: pa.DataType, column: str) -> pa.Array:
+    try:
+        return result.cast(type_)
+    except pa.ArrowInvalid:
+        raise overflow(str(type_), column) from None
 
 
 def _parts(counts: Int64Array) -> Iterator[slice]:
@@ -98,13 +115,12 @@ class _Windows:
     def at(self, rank: Int64Array) -> Int64Array:
         return self._values.value_at_rank(*self._range, rank + 1) - 1
 
-    def runs(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+    def runs(self) -> _RunsOfValues:
         window, number, weight = self._values.values_in(*self._range)
         return _runs(window, number - 1, weight, len(self.distinct))
 
     def mapped(self, values: pa.Array) -> WindowValues:
-        window, _, count = self.runs()
-        return _Listed(window, values, count, self.counts)
+        return _listed(values, self.runs())
 
 
 class _Descending:
@@ -122,42 +138,46 @@ class _Descending:
     def at(self, rank: Int64Array) -> Int64Array:
         return self._last - self._values.at(self.counts - 1 - rank)
 
-    def runs(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+    def runs(self) -> _RunsOfValues:
         window, number, count = self._values.runs()
         return _runs(window, self._last - number, count, self._last + 1)
 
     def mapped(self, values: pa.Array) -> WindowValues:
-        window, _, count = self.runs()
-        return _Descending(_Listed(window, values, count, self.counts))
+        return _Descending(_listed(values, self.runs()))
 
 
 class _Listed:
     """Values of windows that are listed. See `WindowValues`."""
 
-    def __init__(
-        self, window: Int64Array, values: pa.Array, count: Int64Array, counts: Int64Array
-    ) -> None:
-        number, distinct = ranks(values)
-        self.distinct = distinct[1:]
-        self.counts = counts
-        self._runs = _runs(window, number - 1, count, len(self.distinct))
-        self._up_to = np.cumsum(self._runs[2])
-        self._before = np.cumsum(counts) - counts
+    def __init__(self, distinct: pa.Array, runs: _RunsOfValues) -> None:
+        self.distinct = distinct
+        self._runs = runs
+        window, _, count = runs
+        self.counts = np.add.reduceat(count, run_starts(window[1:] != window[:-1]))
+        self._up_to = np.cumsum(count)
+        self._before = np.cumsum(self.counts) - self.counts
 
     def at(self, rank: Int64Array) -> Int64Array:
         run = np.searchsorted(self._up_to, self._before + rank, side="right")
         return self._runs[1].take(run)
 
-    def runs(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+    def runs(self) -> _RunsOfValues:
         return self._runs
 
     def mapped(self, values: pa.Array) -> WindowValues:
-        return _Listed(self._runs[0], values, self._runs[2], self.counts)
+        return _listed(values, self._runs)
+
+
+def _listed(values: pa.Array, runs: _RunsOfValues) -> _Listed:
+    """Return windows whose runs have these values."""
+    number, distinct = ranks(values)
+    window, _, count = runs
+    return _Listed(distinct[1:], _runs(window, number - 1, count, len(distinct) - 1))
 
 
 def _runs(
     window: Int64Array, number: Int64Array, count: Int64Array, n_numbers: int
-) -> tuple[Int64Array, Int64Array, Int64Array]:
+) -> _RunsOfValues:
     """Return window, number and total count of equal values, in order of window and number."""
     cell = window * n_numbers + number
     order = np.argsort(cell, kind="stable")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 
-def _moments(values: WindowValues, power: int) -> tuple[Floats, Floats]:
+def moments(values: WindowValues, power: int) -> tuple[Floats, Floats]:
     """Return the sums of the squared distances from the mean, and of the distances to a power."""
     import numpy as np
 
@@ -43,7 +43,7 @@ def _skewness(values: WindowValues) -> pa.Array:
     import numpy as np
     import pyarrow as pa
 
-    squares, cubes = _moments(values, 3)
+    squares, cubes = moments(values, 3)
     with np.errstate(all="ignore"):
         result = np.sqrt(values.counts) * cubes / np.sqrt(squares * squares * squares)
     return pa.array(result, mask=squares == 0)
@@ -53,7 +53,7 @@ def _kurtosis(values: WindowValues) -> pa.Array:
     import numpy as np
     import pyarrow as pa
 
-    squares, fourth = _moments(values, 4)
+    squares, fourth = moments(values, 4)
     with np.errstate(all="ignore"):
         result = values.counts * fourth / (squares * squares) - 3
     return pa.array(result, mask=squares == 0)

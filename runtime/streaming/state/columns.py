@@ -24,8 +24,8 @@ class StateColumns:
         accumulators: Accumulators with their columns in partials.
         sources: (column, source) pairs for columns that older state may lack: they are the source
             column as DOUBLE.
-        drops_zeros: Whether a partial whose values are all zero or NULL is dropped. They are sums
-            of changes, and all rows of such a key are deleted.
+        drops_zeros: Whether a partial whose values are all zero, NULL or an empty list is dropped.
+            They are sums of changes or counts of values, and all rows of such a key are deleted.
     """
 
     keys: tuple[str, ...]
@@ -74,8 +74,7 @@ class StateColumns:
         if not self.drops_zeros:
             return merged
         values = [merged.column(name) for name in self.names[len(self.keys) + 1 :]]
-        is_any = [pc.not_equal(column, pa.scalar(0, column.type)) for column in values]
-        return merged.filter(reduce(pc.or_kleene, is_any))
+        return merged.filter(reduce(pc.or_kleene, map(_is_any, values)))
 
     def between(self, tables: Iterable[pa.Table], after_us: int, until_us: int) -> list[pa.Table]:
         """Return the partials of slices with `after_us` < slice end <= `until_us`."""
@@ -93,3 +92,10 @@ def rows_between(
         if is_in.any():
             selected.append(table if is_in.all() else table.filter(pa.array(is_in)))
     return selected
+
+
+def _is_any(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return where a partial is not zero, or not an empty list."""
+    if pa.types.is_list(column.type):
+        column = pc.list_value_length(column)
+    return pc.not_equal(column, pa.scalar(0, column.type))

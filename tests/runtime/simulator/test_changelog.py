@@ -6,7 +6,10 @@ import datetime as dt
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from statistics import median, multimode
+from decimal import ROUND_HALF_UP, Decimal
+from functools import reduce
+from operator import xor
+from statistics import fmean, median, multimode, stdev
 
 import pytest
 
@@ -33,6 +36,15 @@ AGGREGATES = {
     "MEDIAN_ABS_DEV(d)": lambda v, d: spread(present(d)) if present(d) else None,
     "MODE(v)": lambda v, d: min(multimode(present(v)), default=None),
     "COUNT(DISTINCT v)": lambda v, d: len(set(present(v))),
+    "COUNT(DISTINCT v, d)": lambda v, d: len(set(present_pairs(v, d))),
+    "SUM(DISTINCT d)": lambda v, d: sum(set(present(d))) if present(d) else None,
+    "AVG(DISTINCT v)": lambda v, d: fmean(set(present(v))) if present(v) else None,
+    "AVG(CAST(d AS DECIMAL(9, 1)))": lambda v, d: mean_of_decimals(present(d)),
+    "STDDEV(d)": lambda v, d: stdev(present(d)) if len(present(d)) > 1 else None,
+    "BIT_XOR(v)": lambda v, d: reduce(xor, present(v)) if present(v) else None,
+    "BOOL_AND(d > 1)": lambda v, d: all(x > 1 for x in present(d)) if present(d) else None,
+    "MAX_BY(v, d)": lambda v, d: by_order(v, d)[-1][1] if present(d) else None,
+    "MIN_BY(v, d)": lambda v, d: by_order(v, d)[0][1] if present(d) else None,
     "SUM(v) FILTER (WHERE d > 1)": lambda v, d: sum_of(v, d),
 }
 # Those from which deleted rows are subtracted
@@ -41,6 +53,10 @@ SUBTRACTED = ("COUNT(*)", "COUNT(v)", "SUM(v)", "SUM(v) FILTER (WHERE d > 1)")
 
 def present(values: list) -> list:
     return [value for value in values if value is not None]
+
+
+def present_pairs(v: list, d: list) -> list[tuple]:
+    return [pair for pair in zip(v, d, strict=True) if None not in pair]
 
 
 def spread(values: list) -> float:
@@ -52,6 +68,20 @@ def sum_of(v: list, d: list) -> int | None:
     """Return the sum of v in rows where d is more than 1."""
     chosen = [x for x, y in zip(v, d, strict=True) if x is not None and y is not None and y > 1]
     return sum(chosen) if chosen else None
+
+
+def mean_of_decimals(values: list) -> Decimal | None:
+    """Return the mean with five digits after the point, rounded half up."""
+    if not values:
+        return None
+    mean = Decimal(str(sum(values))) / len(values)
+    return mean.quantize(Decimal("0.00001"), ROUND_HALF_UP)
+
+
+def by_order(values: list, order: list) -> list[tuple]:
+    """Return the pairs of order and value in order. NULL is the smallest value, not an order."""
+    pairs = [(o, v) for v, o in zip(values, order, strict=True) if o is not None]
+    return sorted(pairs, key=lambda pair: (pair[0], pair[1] is not None, pair[1] or 0))
 
 
 def changes(seed: int, n: int) -> list[Change]:

@@ -163,7 +163,10 @@ def test_a_window_with_more_values_than_allowed_names_its_key(merge):
 
 
 def test_a_slice_of_a_stream_with_more_values_than_allowed_names_its_key():
-    lists = [[{"value": value, "weight": 1, "spread": 0}] * 2 for value in (1.0, 2.0, 3.0)]
+    lists = [
+        [{"value": value, "weight": 1, "spread": 0} for value in values]
+        for values in ([1.0, 2.0], [2.0, 3.0], [3.0, 4.0])
+    ]
     table = pa.table({"k": ["a", "b", "b"], "slice": [10, 10, 10], "v": lists})
     assert merge_equal_slices(table.slice(1), 1, "slice", (Summaries(("v",), 10),)).num_rows == 1
     with pytest.raises(ExecutionError, match="4 values of a window for k = b: the maximum is 3"):
