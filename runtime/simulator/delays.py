@@ -46,6 +46,8 @@ class Arrivals:
         batch: int64[rows], number of each row's micro-batch, ascending from 0 without gaps.
         arrived_us: int64[micro-batches], instant at which the last row of each has arrived.
         zone: Time zone of wall-clock times.
+        split: int64[rows], number of each row's partition, from 0. All 0 without partitions.
+        splits: Values of the partitions by number.
     """
 
     table: str
@@ -54,6 +56,8 @@ class Arrivals:
     batch: Int64Array
     arrived_us: Int64Array
     zone: str
+    split: Int64Array
+    splits: pa.Array
 
     @cached_property
     def times_us(self) -> Int64Array:
@@ -63,9 +67,32 @@ class Arrivals:
 
     @cached_property
     def highest_us(self) -> Int64Array:
-        """int64[micro-batches + 1], highest time before each micro-batch, and after the last."""
-        highest = np.full(len(self.arrived_us) + 1, _NONE_US)
-        np.maximum.at(highest, self.batch + 1, self.times_us)
+        """int64[micro-batches + 1], watermark without a delay before each one, and after the last.
+
+        It is the lowest of the partitions that have had a row, and never falls.
+        """
+        lowest = np.where(self._highest == _NONE_US, FINAL_US, self._highest).min(axis=1)
+        return np.maximum.accumulate(np.where(lowest == FINAL_US, _NONE_US, lowest))
+
+    def behind_us(self) -> list[tuple[object, int, int]]:
+        """Return each partition, and by how much its time is behind the furthest one's.
+
+        The median and the maximum after each micro-batch from the partition's first row on.
+        """
+        furthest = self._highest.max(axis=1)
+        behind = []
+        for number, split in enumerate(self.splits.to_pylist()):
+            own = self._highest[:, number]
+            gaps = (furthest - own)[own != _NONE_US]
+            if len(gaps):
+                behind.append((split, int(np.median(gaps)), int(gaps.max())))
+        return behind
+
+    @cached_property
+    def _highest(self) -> Int64Array:
+        """int64[micro-batches + 1, partitions], highest time of each so far."""
+        highest = np.full((len(self.arrived_us) + 1, max(len(self.splits), 1)), _NONE_US)
+        np.maximum.at(highest, (self.batch + 1, self.split), self.times_us)
         return np.maximum.accumulate(highest)
 
 

@@ -15,7 +15,7 @@ from runtime.simulator.delays import Arrivals, CountedRows, DelayOutcome, counte
 from runtime.simulator.histories import Arrival, Batch, StreamHistory
 from runtime.simulator.run import run_history
 from runtime.simulator.tables import TableRows
-from sqlwin.advise.arrivals import read_arrivals
+from sqlwin.advise.arrivals import ArrivalColumns, read_arrivals
 from sqlwin.execution.simulated import Simulated
 from sqlwin.session import Session
 
@@ -26,6 +26,8 @@ DELAYS_US = tuple(
 )
 # Shares of the rows that may be dropped
 SHARES = (0.0, 0.0001, 0.001)
+# A partition that is further behind the others is named
+_SLOW_US = 10 * _SECOND_US
 # A group key with more than this share of the rows is named
 _LARGE = 0.05
 
@@ -47,6 +49,11 @@ class Advice:
     current_us: int
     shortest_us: tuple[int, ...]
     outcomes: tuple[DelayOutcome, ...]
+
+    @property
+    def slow_partitions(self) -> list[tuple[object, int, int]]:
+        """Partitions more than `_SLOW_US` behind the furthest one, with median and maximum."""
+        return [one for one in self.arrivals.behind_us() if one[1] > _SLOW_US]
 
     @property
     def large_keys(self) -> list[tuple[dict[str, object], float]]:
@@ -77,7 +84,7 @@ class Replay:
 def advise(
     session: Session,
     simulated: Simulated,
-    column: str | None,
+    given: ArrivalColumns,
     every_us: int,
     extra: Collection[int],
 ) -> Advice:
@@ -86,7 +93,7 @@ def advise(
     Args:
         session: Session with the table.
         simulated: Query.
-        column: Column with the time at which a row arrived. None: as the connector knows it.
+        given: Columns that say how rows arrived.
         every_us: Time between micro-batches. 0: all rows with one time of arrival are one.
         extra: Further delays in microseconds.
 
@@ -100,7 +107,7 @@ def advise(
         raise AnalysisError(f"late rows of this query cannot be predicted: {operator}")
     (table,) = simulated.query.tables
     zone = operator.step.input.mode.time_zone
-    arrivals = read_arrivals(session, table, column, every_us, zone)
+    arrivals = read_arrivals(session, table, given, every_us, zone)
     counted = tried(counted_rows, operator, arrivals, simulated.options.allowed_lateness_us)
     if isinstance(counted, Refusal):
         raise AnalysisError(f"late rows of this query cannot be predicted: {counted}")
@@ -114,9 +121,16 @@ def replay(simulated: Simulated, advice: Advice, delay_us: int) -> Replay:
     """Run the operators of the stream over the arrivals with a delay.
 
     Raises:
+        AnalysisError: The table has several partitions.
         ExecutionError: An expression fails, or a sum overflows its type.
     """
     arrivals = advice.arrivals
+    if len(arrivals.splits) > 1:
+        n_splits = len(arrivals.splits)
+        raise AnalysisError(
+            f"{arrivals.table} has {n_splits} partitions, and a replay has one watermark",
+            hint="leave out --replay",
+        )
     table = replace(simulated.query.tables[0], delay_us=delay_us)
     query = replace(simulated.query, tables=(table,))
     rows = TableRows(table, pa.Table.from_batches([arrivals.rows]), 0)

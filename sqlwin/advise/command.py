@@ -25,6 +25,12 @@ FAILED = 1
     "or at which a file was modified.",
 )
 @click.option(
+    "--partition",
+    metavar="COLUMN",
+    help="Column with the partition of a row, which has a watermark of its own. By default the "
+    "partition of a Kafka message.",
+)
+@click.option(
     "--every",
     default="1 s",
     show_default=True,
@@ -59,6 +65,7 @@ def advise(
     files: Sequence[str],
     expressions: Sequence[str],
     arrival: str | None,
+    partition: str | None,
     every: str,
     delays: Sequence[str],
     replays: bool,
@@ -85,12 +92,13 @@ def advise(
     from runtime.refusal import Refusal
     from sqlwin.advise.advice import advise as advice_of
     from sqlwin.advise.advice import replay
-    from sqlwin.advise.arrivals import add_arrivals
+    from sqlwin.advise.arrivals import ArrivalColumns, add_arrivals
     from sqlwin.advise.report import advice_as_json, print_advice
     from sqlwin.config.values import parse_duration
     from sqlwin.console.options import connect
     from sqlwin.control import SessionControl
 
+    given = ArrivalColumns(arrival, partition)
     every_us = parse_duration("--every", every)
     extra = [parse_duration("--delay", delay) for delay in delays]
     scripts = read_scripts(files, expressions, params)
@@ -112,7 +120,7 @@ def advise(
             simulated = control.simulated(query)
             if isinstance(simulated, Refusal):
                 raise AnalysisError(f"late rows of this query cannot be predicted: {simulated}")
-            advice = advice_of(session, simulated, arrival, every_us, extra)
+            advice = advice_of(session, simulated, given, every_us, extra)
         except SqlwinError as error:
             raise place.with_position(error) from error
         tried = dict.fromkeys((*advice.shortest_us, *extra, advice.current_us)) if replays else ()

@@ -65,6 +65,10 @@ def advice_as_json(advice: Advice, replays: Sequence[Replay]) -> dict[str, objec
             for outcome in advice.outcomes
         ],
         "rows_ahead": counted.n_ahead,
+        "slow_partitions": [
+            {"partition": str(split), "behind_us": median_us, "behind_most_us": most_us}
+            for split, median_us, most_us in advice.slow_partitions
+        ],
         "large_keys": [
             {"key": {name: str(value) for name, value in key.items()}, "share": share}
             for key, share in advice.large_keys
@@ -113,6 +117,11 @@ def _lines(advice: Advice) -> Iterator[str]:
         yield (
             f"Time more than a minute after the arrival: {n_ahead}. They make rows after "
             "them late; see 'sqlwin.watermark.max-jump'"
+        )
+    for split, median_us, most_us in advice.slow_partitions:
+        yield (
+            f"Partition {split} holds the watermark back: it is {_wait(median_us)} behind the "
+            f"furthest one (median), at most {_wait(most_us)}"
         )
     for key, share in advice.large_keys:
         values = ", ".join(f"{name} = {value}" for name, value in key.items())

@@ -17,6 +17,9 @@ from click.testing import CliRunner
 
 from runtime.simulator.delays import CountedRows
 from sqlwin.cli.app import main
+from tests.runtime.connectors.kafka.broker import Broker, broker
+
+__all__ = ["broker"]  # a fixture
 
 START = dt.datetime(2026, 3, 1)  # noqa: DTZ001  # a wall clock
 SECOND = dt.timedelta(seconds=1)
@@ -105,15 +108,19 @@ def test_allowed_lateness_counts(tmp_path: Path) -> None:
     assert found["shortest"][0]["delay_us"] == 7_002_000
 
 
+@pytest.mark.parametrize("options", [(), ("--partition", "k")])
 @pytest.mark.parametrize("windows", [TUMBLE, HOP, GAPS, CUMULATE])
-def test_outcomes_are_those_of_the_definition(tmp_path: Path, windows: str) -> None:
+def test_outcomes_are_those_of_the_definition(
+    tmp_path: Path, windows: str, options: tuple[str, ...]
+) -> None:
     trace = delayed(Random(7), 120)
-    found = advice(script(tmp_path, trace, windows), "--every", "4 s")
+    found = advice(script(tmp_path, trace, windows), "--every", "4 s", *options)
     batches: dict[int, Trace] = {}
     for row in trace:
         batches.setdefault(int(row[0] // 4), []).append(row)
     for outcome in found["delays"]:
-        expected = defined(list(batches.values()), windows, outcome["delay_us"] / 1e6)
+        delay = outcome["delay_us"] / 1e6
+        expected = defined(list(batches.values()), windows, delay, has_partitions=bool(options))
         assert {name: outcome[name] for name in expected} == expected
 
 
@@ -128,9 +135,13 @@ def ends_of(windows: str, time: float) -> list[float]:
     return sorted(end for start, end in bounds[windows] if start <= time < end)
 
 
-def defined(batches: list[Trace], windows: str, delay: float) -> dict[str, Any]:
+def defined(
+    batches: list[Trace], windows: str, delay: float, *, has_partitions: bool
+) -> dict[str, Any]:
     """Count the rows that a stream drops and windows miss, row by row."""
     highest, dropped, waits = float("-inf"), 0, []
+    of_split: dict[str, float] = {}
+    reached = []
     missed: Counter[tuple[str, float]] = Counter()
     rows: Counter[tuple[str, float]] = Counter()
     for batch in batches:
@@ -140,12 +151,14 @@ def defined(batches: list[Trace], windows: str, delay: float) -> dict[str, Any]:
             rows.update((key, end) for end in ends)
             missed.update((key, end) for end in ends if end <= watermark)
             dropped += bool(ends) and ends[-1] <= watermark
-        highest = max(highest, *(time for _, time, _ in batch))
-    passed = float("-inf")
+        for _, time, key in batch:
+            split = key if has_partitions else ""
+            of_split[split] = max(time, of_split.get(split, time))
+        highest = max(highest, min(of_split.values()))
+        reached.append(highest)
     ends = {end for batch in batches for _, time, _ in batch for end in ends_of(windows, time)}
-    for batch in batches:
-        passed = max(passed, *(time - delay + 0.001 for _, time, _ in batch))
-        closed = {end for end in ends if end <= passed}
+    for batch, highest in zip(batches, reached, strict=True):
+        closed = {end for end in ends if end <= highest - delay + 0.001}
         waits += [batch[-1][0] - end for end in closed]
         ends -= closed
     short = sum(rows[window] for window in missed)
@@ -157,6 +170,19 @@ def defined(batches: list[Trace], windows: str, delay: float) -> dict[str, Any]:
         "missing_share": pytest.approx(sum(missed.values()) / short if short else 0),
         "wait_us": None if median is None else pytest.approx(median * 1e6, abs=1),
     }
+
+
+def test_a_partition_that_is_behind_is_named(tmp_path: Path) -> None:
+    path = script(tmp_path, sorted(slow_partition(Random(1))))
+    found = advice(path, "--partition", "k")
+    assert [one["partition"] for one in found["slow_partitions"]] == ["a"]
+    assert 25e6 < found["slow_partitions"][0]["behind_us"] < 40e6
+    # until its first row comes, the others close windows
+    assert found["shortest"][0]["delay_us"] < 20_000_000
+    assert advice(path)["shortest"][0]["delay_us"] > 25_000_000
+    code, _, err = advise(path, "--arrival", "arrived", "--partition", "k", "--replay")
+    assert code
+    assert "t has 4 partitions, and a replay has one watermark" in err
 
 
 def test_the_peak_of_the_state_is_of_open_slices(tmp_path: Path) -> None:
@@ -335,3 +361,30 @@ def test_files_arrive_when_they_are_modified(tmp_path: Path) -> None:
     found = json.loads(out)
     assert (found["rows"], found["micro_batches"]) == (6, 3)
     assert found["shortest"][0]["delay_us"] == 3_002_000
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("commands")
+def test_messages_arrive_at_their_timestamps_in_their_partitions(
+    tmp_path: Path, broker: Broker
+) -> None:
+    for partition, seconds in enumerate([range(40), range(0, 30, 10)]):
+        times = (str(START + SECOND * second) for second in seconds)
+        broker.send("advised", (f'{{"ts": "{time}"}}'.encode() for time in times), partition)
+    path = tmp_path / "q.sql"
+    path.write_text(f"""
+        CREATE TABLE advised (ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH (
+          'connector' = 'kafka', 'topic' = 'advised', 'format' = 'json',
+          'scan.startup.mode' = 'earliest-offset',
+          'properties.bootstrap.servers' = '{broker.address}');
+        SELECT window_end, COUNT(*) AS n
+        FROM TABLE(TUMBLE(TABLE advised, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
+        GROUP BY window_start, window_end;
+    """)
+    code, out, err = advise(str(path), "--format", "json", "--every", "1 h")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert (found["rows_counted"], found["windows"]) == (43, 4)
+    assert found["delays"][0]["rows_dropped"] == 0
+    (slow,) = found["slow_partitions"]
+    assert (slow["partition"], slow["behind_us"]) == ("1", 19_000_000)
