@@ -31,7 +31,7 @@ from runtime.frames.wall_clock import timestamp_ntz_us_sql
 from runtime.names import quote_name
 from runtime.options.checks import option_values
 from runtime.options.known import PRINT
-from runtime.spec.figures import date_text
+from runtime.spec.figures import date_text, java_number
 from runtime.spec.sink import FunctionSink, SinkMode, StreamWriter
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableSpec
@@ -148,7 +148,7 @@ def _java(value: object, data_type: DataType) -> str:
         case (Decimal(), _):
             return f"{value:f}"
         case (float(), _):
-            return _double(value)
+            return java_number(repr(value))
     return str(value)
 
 
@@ -181,22 +181,6 @@ def _local(time_us: int, *, has_seconds: bool = False) -> str:
     if micros:
         text += f".{micros:06d}" if micros % 1000 else f".{micros // 1000:03d}"
     return text
-
-
-def _double(value: float) -> str:
-    """Format like Double.toString: plain digits from 0.001 to 10 million, or else 1.0E10."""
-    if value != value:
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        plain = f"{Decimal(repr(value)):f}"
-        return plain if "." in plain else f"{plain}.0"
-    sign, digits, exponent = Decimal(repr(value)).as_tuple()
-    assert isinstance(exponent, int)
-    text = "".join(map(str, digits)).rstrip("0") or "0"
-    power = exponent + len(digits) - 1
-    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{power}"
 
 
 class PrintTable(Table):

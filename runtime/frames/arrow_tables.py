@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
+from runtime.spark.versions.arrow_types import schema_in_zone
 from runtime.spark.versions.frames import from_arrow, to_arrow
 from runtime.spec.stream import KIND_COLUMN, ROW_KIND
 
@@ -42,31 +43,6 @@ def arrow_zone(zone: str) -> str:
         return ZoneInfo(zone).key
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return "UTC"
-
-
-def in_zone(data_type: pa.DataType, zone: str) -> pa.DataType:
-    """Return the type with all instants, including nested ones, in an Arrow time zone."""
-    if pa.types.is_timestamp(data_type):
-        return data_type if data_type.tz is None else pa.timestamp(data_type.unit, zone)
-    if pa.types.is_struct(data_type):
-        return pa.struct([_field_in_zone(field, zone) for field in data_type])
-    if pa.types.is_map(data_type):
-        keys, items = data_type.key_field, data_type.item_field
-        return pa.map_(_field_in_zone(keys, zone), _field_in_zone(items, zone))
-    if pa.types.is_list(data_type):
-        return pa.list_(_field_in_zone(data_type.value_field, zone))
-    if pa.types.is_large_list(data_type):
-        return pa.large_list(_field_in_zone(data_type.value_field, zone))
-    return data_type
-
-
-def _field_in_zone(field: pa.Field, zone: str) -> pa.Field:
-    return field.with_type(in_zone(field.type, zone))
-
-
-def schema_in_zone(schema: pa.Schema, zone: str) -> pa.Schema:
-    """Return the schema with all instants in an Arrow time zone."""
-    return pa.schema([_field_in_zone(field, zone) for field in schema])
 
 
 def cast_to_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

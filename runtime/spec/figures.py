@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # wall-clock arithmetic
 _DAYS_TO_2000 = 10_957
@@ -55,6 +56,31 @@ def seconds_text(seconds: float) -> str:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24:,} d {hours % 24} h"
+
+
+def java_number(text: str) -> str:
+    """Return a floating-point number as `Double.toString` of Java 19 writes it.
+
+    Args:
+        text: The shortest digits that stand for the number, as `repr` returns them.
+
+    Example:
+        >>> [java_number(text) for text in ("100", "1e-05", "-2.5e+16", "5e-324", "-0.0", "nan")]
+        ['100.0', '1.0E-5', '-2.5E16', '4.9E-324', '-0.0', 'NaN']
+    """
+    # of two digits that stand for the smallest number, Java takes the nearest
+    number = Decimal(text.replace("5e-324", "4.9e-324"))
+    if number.is_nan():
+        return "NaN"
+    sign, digits, _ = number.as_tuple()
+    if number.is_infinite():
+        return f"{'-' * sign}Infinity"
+    exponent = number.adjusted()
+    if not number or -3 <= exponent < 7:
+        plain = f"{number:f}"
+        return plain if "." in plain else f"{plain}.0"
+    figures = "".join(map(str, digits)).rstrip("0")
+    return f"{'-' * sign}{figures[0]}.{figures[1:] or '0'}E{exponent}"
 
 
 def date_text(days: int) -> str:

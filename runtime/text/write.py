@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from runtime.compute.kernels.columns import Int64Array, int64_values
 from runtime.compute.wall_clock import wall_clock_us
 from runtime.shown_types import shown_type
+from runtime.spec.figures import date_text, java_number
 
 # Characters that the writer of CSV trims
 _BLANKS = "".join(map(chr, range(33)))
@@ -170,9 +171,10 @@ def _plain_texts(array: pa.Array, zone: str, between: str = " ") -> pa.Array:
     type_ = array.type
     if pa.types.is_floating(type_):
         values = array.dictionary_encode()
-        is_single = type_ == pa.float32()
+        digits = _digits_of_single if type_ == pa.float32() else repr
         texts = [
-            _java_double(value, is_single=is_single) for value in values.dictionary.to_pylist()
+            None if value is None else java_number(digits(value))
+            for value in values.dictionary.to_pylist()
         ]
         return pa.array(texts, pa.string()).take(values.indices)
     if type_ == pa.date32():
@@ -191,6 +193,11 @@ def _plain_texts(array: pa.Array, zone: str, between: str = " ") -> pa.Array:
     return pc.cast(array, pa.string())
 
 
+def _digits_of_single(value: float) -> str:
+    """Return the shortest digits that stand for a number of single precision."""
+    return np.format_float_scientific(np.float32(value), unique=True, trim="-")
+
+
 def _where(array: pa.Array, texts: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_valid(array), texts, pa.scalar(None, pa.string()))
 
@@ -198,14 +205,8 @@ def _where(array: pa.Array, texts: pa.Array) -> pa.Array:
 def _date_texts(days: Int64Array) -> pa.Array:
     """Return dates as `yyyy-MM-dd`, with a sign before years of more than four digits."""
     distinct, places = np.unique(days, return_inverse=True)
-    texts = [_date_text(day) for day in distinct.astype("M8[D]")]
+    texts = [date_text(int(day)) for day in distinct]
     return pa.array(texts, pa.string()).take(pa.array(places))
-
-
-def _date_text(day: np.datetime64) -> str:
-    year = int(day.astype("M8[Y]").astype(int)) + 1970
-    rest = str(day)[-6:]
-    return f"{'+' if year > 9999 else '-' if year < 0 else ''}{abs(year):04}{rest}"
 
 
 def _offset_texts(offsets_us: Int64Array) -> pa.Array:
@@ -216,33 +217,6 @@ def _offset_texts(offsets_us: Int64Array) -> pa.Array:
         sign = "-" if seconds < 0 else "+"
         texts.append(f"{sign}{minutes // 60:02}:{minutes % 60:02}" if seconds else "Z")
     return pa.array(texts, pa.string()).take(pa.array(places))
-
-
-def _java_double(value: float | None, *, is_single: bool) -> str | None:
-    """Return a number like `Double.toString` and `Float.toString` of Java 19."""
-    if value is None:
-        return None
-    if value != value:
-        return "NaN"
-    sign = "-" if str(value).startswith("-") else ""
-    size = abs(value)
-    if size == float("inf"):
-        return f"{sign}Infinity"
-    if size == 0:
-        return f"{sign}0.0"
-    number = np.float32(size) if is_single else np.float64(size)
-    text = np.format_float_scientific(number, unique=True, trim="-")
-    mantissa, _, power = text.partition("e")
-    digits, exponent = mantissa.replace(".", ""), int(power)
-    if len(digits) == 1 and not is_single and exponent == -324:
-        # of two digits that stand for the number, Java takes the nearest
-        digits = "49"
-    if not -3 <= exponent < 7:
-        return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
-    if exponent < 0:
-        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
-    whole = digits[: exponent + 1].ljust(exponent + 1, "0")
-    return f"{sign}{whole}.{digits[exponent + 1 :] or '0'}"
 
 
 def why_not_text(types: Sequence[tuple[str, str]]) -> str | None:

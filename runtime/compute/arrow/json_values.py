@@ -16,6 +16,7 @@ from functools import partial
 import pyarrow as pa
 
 from runtime.compute.arrow.types import INTEGER_TYPES, Datum, arrow_type
+from runtime.spec.figures import java_number
 
 _NUMBER = re.compile(r"[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]+)?")
 _WORDS = {
@@ -26,8 +27,6 @@ _MISSING = object()
 _MAX_DIGITS = 38
 # Digits after the point of a number before it is truncated to an integer
 _WIDE_SCALE = 18
-# Doubles from here on up to the limit are written without an exponent in Java
-_PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e7
 _EXACT = Context(prec=2 * _MAX_DIGITS)
 
 
@@ -112,6 +111,11 @@ def _integer(text: str) -> _NumberText:
     return _NumberText(int(text)) if n_digits <= _MAX_DIGITS else _double(text)
 
 
+def _double(text: str) -> _NumberText:
+    """Return a double as Java writes it."""
+    return _NumberText(java_number(repr(float(text))))
+
+
 def _fraction(text: str) -> _NumberText:
     """Return a decimal without zeros at its end, or a double if it has an exponent."""
     digits = text.lstrip("-").replace(".", "").lstrip("0")
@@ -123,25 +127,6 @@ def _fraction(text: str) -> _NumberText:
         return _double(text)
     plain = format(_EXACT.create_decimal(text), "f").rstrip("0").rstrip(".")
     return _NumberText("0" if plain in ("-0", "") else plain)
-
-
-def _double(text: str) -> _NumberText:
-    """Return a double as Java writes it.
-
-    Example:
-        >>> [str(_double(text)) for text in ("1e3", "1e7", "2.50e-4")]
-        ['1000.0', '1.0E7', '2.5E-4']
-    """
-    value = float(text)
-    if math.isinf(value):
-        return _NumberText("Infinity" if value > 0 else "-Infinity")
-    if value == 0 or _PLAIN_FROM <= abs(value) < _PLAIN_BELOW:
-        plain = format(Decimal(repr(value)), "f")
-        return _NumberText(plain if "." in plain else f"{plain}.0")
-    sign, digits, _ = Decimal(repr(value)).as_tuple()
-    figures = "".join(map(str, digits)).rstrip("0")
-    exponent = Decimal(repr(value)).adjusted()
-    return _NumberText(f"{'-' * sign}{figures[0]}.{figures[1:] or '0'}E{exponent}")
 
 
 _DECODER = json.JSONDecoder(

@@ -20,8 +20,7 @@ def to_arrow_schema(schema: StructType, zone: str = _UTC) -> pa.Schema:
 
     if has(ARROW_ZONES):
         return types.to_arrow_schema(schema, timezone=zone)
-    in_utc = types.to_arrow_schema(schema)
-    return pa.schema([field.with_type(_in_zone(field.type, zone)) for field in in_utc])
+    return schema_in_zone(types.to_arrow_schema(schema), zone)
 
 
 def to_arrow_type(type_: DataType) -> pa.DataType:
@@ -33,16 +32,26 @@ def to_arrow_type(type_: DataType) -> pa.DataType:
     return types.to_arrow_type(type_)
 
 
-def _in_zone(type_: pa.DataType, zone: str) -> pa.DataType:
-    """Return a type with the time zone of its instants replaced, on any level."""
-    if pa.types.is_timestamp(type_) and type_.tz is not None:
-        return pa.timestamp(type_.unit, zone)
-    if pa.types.is_struct(type_):
-        return pa.struct([f.with_type(_in_zone(f.type, zone)) for f in type_])
-    if pa.types.is_map(type_):
-        fields = (type_.key_field, type_.item_field)
-        return pa.map_(*(f.with_type(_in_zone(f.type, zone)) for f in fields))
-    if pa.types.is_list(type_):
-        field = type_.value_field
-        return pa.list_(field.with_type(_in_zone(field.type, zone)))
-    return type_
+def in_zone(data_type: pa.DataType, zone: str) -> pa.DataType:
+    """Return the type with all instants, including nested ones, in an Arrow time zone."""
+    if pa.types.is_timestamp(data_type):
+        return data_type if data_type.tz is None else pa.timestamp(data_type.unit, zone)
+    if pa.types.is_struct(data_type):
+        return pa.struct([_field_in_zone(field, zone) for field in data_type])
+    if pa.types.is_map(data_type):
+        keys, items = data_type.key_field, data_type.item_field
+        return pa.map_(_field_in_zone(keys, zone), _field_in_zone(items, zone))
+    if pa.types.is_list(data_type):
+        return pa.list_(_field_in_zone(data_type.value_field, zone))
+    if pa.types.is_large_list(data_type):
+        return pa.large_list(_field_in_zone(data_type.value_field, zone))
+    return data_type
+
+
+def schema_in_zone(schema: pa.Schema, zone: str) -> pa.Schema:
+    """Return the schema with all instants in an Arrow time zone."""
+    return pa.schema([_field_in_zone(field, zone) for field in schema])
+
+
+def _field_in_zone(field: pa.Field, zone: str) -> pa.Field:
+    return field.with_type(in_zone(field.type, zone))

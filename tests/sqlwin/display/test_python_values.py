@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
-from runtime.frames.arrow_tables import arrow_zone, in_zone
+from runtime.frames.arrow_tables import arrow_zone
+from runtime.spark.versions.arrow_types import in_zone
 from runtime.spec.figures import date_text, timestamp_text
 from sqlwin.display.charts.data import time_ticks
 from sqlwin.display.notation import csv_texts, display_texts, json_texts
