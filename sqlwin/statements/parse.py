@@ -543,12 +543,14 @@ def _reads_files(tokens: Sequence[Token]) -> bool:
 def _is_flink_table(tokens: list[Token], first: int) -> bool:
     """Return whether CREATE TABLE has a clause that only Flink has.
 
-    Such clauses are WITH (...), WATERMARK, and LIKE with options.
+    Such clauses are WITH (...), WATERMARK, and LIKE with options or after columns.
     """
     for i, depth in _before_query(tokens, first):
         if depth == 0 and is_word(tokens, i, "USING"):
             return False
-        if depth == 0 and is_word(tokens, i, "WITH"):
+        if depth == 0 and (
+            is_word(tokens, i, "WITH") or (tokens[i - 1].text == ")" and is_word(tokens, i, "LIKE"))
+        ):
             return True
         if depth == 1 and (
             is_word(tokens, i, "WATERMARK", "FOR")

@@ -350,6 +350,15 @@ def test_create_table_like_lists_the_excluded_parts() -> None:
     assert "OPTIONS" in table.like_excluding and "GENERATED" not in table.like_excluding
 
 
+def test_create_table_like_adds_columns_without_options() -> None:
+    table = parse_statement(
+        "CREATE TABLE a (c AS v + 1, m STRING METADATA FROM 'file.name') LIKE b"
+    )
+    assert isinstance(table, nodes.CreateTable)
+    assert (table.like, table.options) == (("b",), ())
+    assert [column.name for column in table.columns] == ["c", "m"]
+
+
 def test_create_table_as_keeps_the_places_of_its_query() -> None:
     text = f"CREATE OR REPLACE TABLE a WITH ('k' = 'v') AS SELECT * FROM {TUMBLE}"
     table = parse_statement(text)
