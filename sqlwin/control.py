@@ -189,7 +189,6 @@ class SessionControl:
         values: Mapping[str, object] | None,
         *,
         ignored: Collection[str] = (),
-        ran: Callable[[Statement], None] | None = None,
     ) -> tuple[ScriptPlace, Query | Insert] | None:
         """Run a script without its queries, and return its last one with its place.
 
@@ -198,7 +197,6 @@ class SessionControl:
             file: As for `run_script`.
             values: As for `run_script`.
             ignored: Settings whose SET has no effect.
-            ran: Called with each statement that has run.
 
         Raises:
             SqlwinError: A statement is invalid, or fails.
@@ -213,8 +211,6 @@ class SessionControl:
             elif not (isinstance(statement, Set) and statement.key in ignored):
                 try:
                     self.run(statement)
-                    if ran is not None:
-                        ran(statement)
                 except NotStartedError:
                     raise
                 except SqlwinError as error:

@@ -211,8 +211,8 @@ MAY_IMPORT = {
     ),
     "sqlwin.advise": (
         "runtime runtime.compute runtime.plan runtime.simulator runtime.spec runtime.windows "
-        "sqlwin.config sqlwin.console sqlwin.control sqlwin.display sqlwin.execution "
-        "sqlwin.session sqlwin.statements click numpy pyarrow rich"
+        "sqlwin.catalog sqlwin.config sqlwin.console sqlwin.control sqlwin.display sqlwin.execution "
+        "sqlwin.session click numpy pyarrow rich"
     ),
     "sqlwin.compiling": (
         "runtime runtime.compute runtime.spark runtime.spec sqlwin.console sqlwin.control "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -15,41 +16,21 @@ from runtime.names import quote_name
 from runtime.plan.simulated import SimulatedTable
 from runtime.simulator.delays import Arrivals
 from runtime.spec.stream import LATE_ROW
-from runtime.spec.table import TableColumn
+from runtime.spec.table import TableSpec
+from sqlwin.catalog.entries import Name
 from sqlwin.control import SessionControl
 from sqlwin.session import Session
-from sqlwin.statements.nodes import CreateTable, Statement
 
-# Metadata columns with the time at which a row arrived and its partition, by connector
+# Names of the columns with the time at which a row arrived and with its partition
+_ARRIVAL, _PARTITION = "$arrival", "$partition"
+# Metadata columns that have them, by connector
 _METADATA = {
-    "filesystem": ("file.modification-time", None),
-    "kafka": ("timestamp", "partition"),
+    "filesystem": {_ARRIVAL: "TIMESTAMP_LTZ(6) METADATA FROM 'file.modification-time'"},
+    "kafka": {
+        _ARRIVAL: "TIMESTAMP_LTZ(3) METADATA FROM 'timestamp'",
+        _PARTITION: "INT METADATA FROM 'partition'",
+    },
 }
-# Their names, and the addition to the name of a table that has them
-_ARRIVAL, _PARTITION, _SUFFIX = "$arrival", "$partition", "$arrivals"
-
-
-def add_arrivals(control: SessionControl, statement: Statement) -> None:
-    """Create a copy of a table with the times of arrival and the partitions of its connector.
-
-    Args:
-        control: Session in which the statement has run.
-        statement: Statement. Only CREATE TABLE of files and Kafka topics has a copy.
-    """
-    if not isinstance(statement, CreateTable) or statement.as_query or statement.like:
-        return
-    metadata = _METADATA.get(dict(statement.options).get("connector", ""))
-    if metadata is None:
-        return
-    own = statement.columns or tuple(
-        TableColumn(column.name, column.type) for column in control.columns(statement.name)
-    )
-    arrival, partition = metadata
-    more = [TableColumn(_ARRIVAL, "timestamp", metadata=arrival, is_virtual=True)]
-    if partition is not None:
-        more.append(TableColumn(_PARTITION, "int", metadata=partition, is_virtual=True))
-    name = (*statement.name[:-1], f"{statement.name[-1]}{_SUFFIX}")
-    control.run(replace(statement, name=name, columns=(*own, *more)))
 
 
 @dataclass(frozen=True)
@@ -72,7 +53,7 @@ def read_arrivals(
     """Return the rows of a table in their order of arrival.
 
     Args:
-        session: Session, with the tables of `add_arrivals`.
+        session: Session.
         table: Table.
         given: Columns that say how its rows arrived.
         every_us: Time between micro-batches. 0: all rows with one time of arrival are one.
@@ -83,28 +64,25 @@ def read_arrivals(
         SqlwinError: The rows cannot be read.
     """
     assert table.time is not None, "windows on event time follow a column"
-    *database, last = table.name.split(".")
-    name, known = (*database, f"{last}{_SUFFIX}"), []
-    if SessionControl(session).is_declared(name):
-        known = [column.name for column in SessionControl(session).columns(name)]
-    arrival = given.arrival or (_ARRIVAL if _ARRIVAL in known else None)
-    partition = given.partition or (_PARTITION if _PARTITION in known else None)
-    if arrival is None:
+    name = tuple(table.name.split("."))
+    entry = SessionControl(session).entry(name)
+    metadata = _METADATA.get(entry.connector, {}) if isinstance(entry, TableSpec) else {}
+    chosen = {_ARRIVAL: given.arrival, _PARTITION: given.partition}
+    columns = {own: chosen[own] or own for own in chosen if chosen[own] or own in metadata}
+    if _ARRIVAL not in columns:
         raise AnalysisError(
             f"the connector of {table.name} does not know when a row arrived",
             hint="name the column that does: --arrival COLUMN",
         )
-    if not {arrival, partition} & {_ARRIVAL, _PARTITION}:
-        name = (*database, last)
+    added = {own: metadata[own] for own, column in columns.items() if own == column}
+    if added:
+        name = _with_columns(session, name, added)
     session.execute("SET 'execution.runtime-mode' = 'batch'")
     items = [quote_name(column.name) for column in table.own_columns]
-    items.append(f"{quote_name(arrival)} AS {quote_name(_ARRIVAL)}")
-    if partition is not None:
-        items.append(f"{quote_name(partition)} AS {quote_name(_PARTITION)}")
-    relation = ".".join(map(quote_name, name))
-    (result,) = session.execute(f"SELECT {', '.join(items)} FROM {relation}")
+    items += [f"{quote_name(column)} AS {quote_name(own)}" for own, column in columns.items()]
+    (result,) = session.execute(f"SELECT {', '.join(items)} FROM {_quoted(name)}")
     rows = result.to_arrow()
-    arrived_us = _arrived_us(rows.column(_ARRIVAL), arrival, zone)
+    arrived_us = _arrived_us(rows.column(_ARRIVAL), columns[_ARRIVAL], zone)
     if not len(rows):
         raise AnalysisError(f"{table.name} has no rows")
     order = np.argsort(arrived_us, kind="stable")
@@ -113,7 +91,7 @@ def read_arrivals(
     starts = np.flatnonzero(np.diff(moments, prepend=moments[0] - 1))
     sizes = np.diff(starts, append=len(rows))
     batch = np.repeat(np.arange(len(starts)), sizes)
-    partitions = [] if partition is None else [rows.column(_PARTITION)]
+    partitions = [rows.column(name) for name in (_PARTITION,) if name in columns]
     split, values = encode_keys(partitions, len(rows))
     whole = rows.select([column.name for column in table.own_columns])
     numbers = pa.array(np.arange(len(rows)))
@@ -128,6 +106,24 @@ def read_arrivals(
         split,
         values[0] if values else pa.nulls(1),
     )
+
+
+def _with_columns(session: Session, name: Name, columns: Mapping[str, str]) -> Name:
+    """Create a copy of a table with more columns; return its name.
+
+    Args:
+        session: Session.
+        name: Name of the table.
+        columns: Type and source of each column, by name.
+    """
+    copy = (*name[:-1], f"{name[-1]}$arrivals")
+    items = ", ".join(f"{quote_name(column)} {text}" for column, text in columns.items())
+    session.execute(f"CREATE OR REPLACE TABLE {_quoted(copy)} ({items}) LIKE {_quoted(name)}")
+    return copy
+
+
+def _quoted(name: Name) -> str:
+    return ".".join(map(quote_name, name))
 
 
 def _arrived_us(column: pa.ChunkedArray, name: str, zone: str) -> Int64Array:

@@ -92,7 +92,7 @@ def advise(
     from runtime.refusal import Refusal
     from sqlwin.advise.advice import advise as advice_of
     from sqlwin.advise.advice import replay
-    from sqlwin.advise.arrivals import ArrivalColumns, add_arrivals
+    from sqlwin.advise.arrivals import ArrivalColumns
     from sqlwin.advise.report import advice_as_json, print_advice
     from sqlwin.config.values import parse_duration
     from sqlwin.console.options import connect
@@ -111,7 +111,6 @@ def advise(
                 script.file,
                 script.params,
                 ignored=("execution.runtime-mode",),
-                ran=lambda statement: add_arrivals(control, statement),
             )
         if last is None:
             raise AnalysisError("the script has no query", hint="its last query is advised")
