@@ -296,6 +296,13 @@ def test_a_hostile_statement_is_refused(client: Any, statement: str) -> None:
     assert client.execute("SHOW TABLES").fetchall() == [("flights",), ("late",)]
 
 
+def test_a_refusal_says_how_clients_may_write(client: Any) -> None:
+    refused = psycopg.errors.ReadOnlySqlTransaction
+    with pytest.raises(refused, match="the server is read-only") as raised:
+        client.execute("DROP TABLE flights")
+    assert raised.value.diag.message_hint == "start it with sqlwin serve --write"
+
+
 @pytest.mark.variants(7)
 @pytest.mark.parametrize("statement", HOSTILE_FOR_SPARK)
 def test_spark_does_not_analyse_a_hostile_statement(spark_client: Any, statement: str) -> None:

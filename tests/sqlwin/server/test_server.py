@@ -201,30 +201,6 @@ def test_an_error_points_at_the_place_in_the_client_s_text(client: Any) -> None:
     assert "available columns" in diagnostics.message_hint
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "INSERT INTO flights SELECT * FROM flights",
-        "CREATE VIEW v AS SELECT 1 AS a",
-        "DROP TABLE flights",
-        "SET 'sqlwin.strict-flink' = 'true'",
-        "EXPLAIN ANALYZE INSERT INTO flights SELECT * FROM flights",
-        "DELETE FROM flights",
-        "WITH a AS (SELECT 1) INSERT INTO flights SELECT * FROM a",
-        "SELECT reflect('java.lang.System', 'exit', 1)",
-        "ADD JAR 'a.jar'",
-        "TRUNCATE TABLE flights",
-    ],
-)
-def test_a_client_may_only_read(client: Any, statement: str) -> None:
-    with pytest.raises(
-        psycopg.errors.ReadOnlySqlTransaction, match="the server is read-only"
-    ) as raised:
-        client.execute(statement)
-    assert raised.value.diag.message_hint == "start it with sqlwin serve --write"
-    assert client.execute("SHOW TABLES").fetchall() == [("flights",), ("late",)]
-
-
 def test_with_write_a_client_changes_the_session(tmp_path: Path) -> None:
     served = served_session(can_write=True)
     with serving(served) as port, connect(port) as client:
