@@ -22,12 +22,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from runtime.scan.stores import Store, filesystem_of, store_of
 from tests.http_servers import serving
+from tests.remote_store import RemoteStore
 
 ACCOUNT = "lakehouse"
 KEY = base64.b64encode(b"the account key of the tests, 32+").decode()
@@ -64,7 +62,7 @@ class Blob:
 
 
 @dataclass
-class AzureStore:
+class AzureStore(RemoteStore):
     """The server, with one account.
 
     Attributes:
@@ -81,6 +79,7 @@ class AzureStore:
     is_hierarchical: bool = False
     page: int = 5000
     port: int = 0
+    secret: str = KEY
     blobs: dict[str, Blob] = field(default_factory=dict)
     blocks: dict[tuple[str, str], bytes] = field(default_factory=dict)
     requests: list[tuple[str, str, str]] = field(default_factory=list)
@@ -99,15 +98,18 @@ class AzureStore:
         settings |= {name.replace("_", "."): value for name, value in changed.items()}
         return {f"fs.azure.{name}": value for name, value in settings.items()}
 
-    def configure(self, spark: SparkSession, **changed: str) -> None:
-        """Configure the store in a Spark session."""
-        for name, value in self.settings(**changed).items():
-            spark.conf.set(name, value)
-
     def forget(self, spark: SparkSession) -> None:
         """Remove the store's settings from a Spark session."""
         for name in {**self.settings(), **self.settings(sas=SAS)}:
             spark.conf.unset(name)
+
+    @contextmanager
+    def meeting(self, part: str) -> Iterator[None]:
+        """Let two writes begin before either has ended, so that one is refused."""
+        n_refused = self.n_refused
+        with self.waiting("PUT", part, 1):
+            yield
+        assert self.n_refused == n_refused + 1
 
     @contextmanager
     def waiting(self, method: str, part: str, seconds: float) -> Iterator[None]:
@@ -121,19 +123,6 @@ class AzureStore:
     def uri(self, path: str = "", container: str = "") -> str:
         """Return a URI in the container."""
         return f"abfs://{container or self.container}@{HOST}/{path}".rstrip("/")
-
-    def store(self, path: str = "", **changed: str) -> Store:
-        """Return the opened store; `path` is a URI of another container."""
-        result = store_of(path or self.uri(), self.settings(**changed).get)
-        assert result is not None
-        return result
-
-    def put(self, path: str, table: pa.Table, row_group_size: int | None = None) -> str:
-        """Write a Parquet file and return its URI."""
-        store = self.store()
-        where, system = store.path(self.uri(path)), filesystem_of(store)
-        pq.write_table(table, where, filesystem=system, row_group_size=row_group_size)
-        return self.uri(path)
 
 
 class _Refused(Exception):

@@ -14,15 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.request import Request, urlopen
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from moto.server import DomainDispatcherApplication, create_backend_app
-from pyspark.sql import SparkSession
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from runtime.scan.stores import Store, filesystem_of, store_of
+from runtime.scan.stores import Store, filesystem_of
 from tests.http_servers import serving
 from tests.observing import wait_until
+from tests.remote_store import RemoteStore
 
 KEYS = {"access.key": "AKIDOFTESTS", "secret.key": "secret-of-tests"}
 REFUSALS = {
@@ -80,7 +78,7 @@ class _Meeting:
 
 
 @dataclass
-class ObjectStore:
+class ObjectStore(RemoteStore):
     """The server.
 
     Attributes:
@@ -90,6 +88,7 @@ class ObjectStore:
 
     bucket: str
     port: int = 0
+    secret: str = KEYS["secret.key"]
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
     _fault: tuple[str, Which, float, int] | None = None
     _meeting: _Meeting | None = None
@@ -106,37 +105,9 @@ class ObjectStore:
         settings |= {name.replace("_", "."): value for name, value in changed.items()}
         return {f"fs.s3a.{name}": value for name, value in settings.items()}
 
-    def configure(self, spark: SparkSession) -> None:
-        """Configure the store in a Spark session."""
-        for name, value in self.settings().items():
-            spark.conf.set(name, value)
-
-    def store(self, path: str = "", **changed: str) -> Store:
-        """Return the opened store; `path` is a URI of another bucket."""
-        result = store_of(path or self.uri(), self.settings(**changed).get)
-        assert result is not None
-        return result
-
     def uri(self, path: str = "") -> str:
         """Return a URI in the bucket."""
         return f"s3a://{self.bucket}/{path}".rstrip("/")
-
-    def put(self, path: str, table: pa.Table, **options: Any) -> str:
-        """Write a Parquet file and return its URI."""
-        store = self.store()
-        pq.write_table(
-            table, store.path(self.uri(path)), filesystem=filesystem_of(store), **options
-        )
-        return self.uri(path)
-
-    def delete(self, path: str) -> None:
-        """Delete a file, or everything below a path."""
-        store = self.store()
-        system, result = filesystem_of(store), store.path(self.uri(path))
-        if system.get_file_info(result).is_file:
-            system.delete_file(result)
-        else:
-            system.delete_dir(result)
 
     @contextmanager
     def failing(
@@ -156,6 +127,13 @@ class ObjectStore:
             yield
         finally:
             self._fault = None
+
+    @contextmanager
+    def meeting(self, part: str) -> Iterator[None]:
+        """Let two writes wait for each other."""
+        with self.holding(is_write_of(part), 2) as has_met:
+            yield
+        assert has_met.is_set()
 
     @contextmanager
     def holding(self, which: Which, n: int) -> Iterator[threading.Event]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -16,6 +17,7 @@ import sqlwin
 from runtime.errors import CatalogError, SqlwinError
 from runtime.lake.places import TablePlace
 from runtime.materialized.store import open_slices
+from tests.azure_store import azure_store
 from tests.end_to_end.materialized.base import (
     QUERY,
     TABLE,
@@ -26,16 +28,29 @@ from tests.end_to_end.materialized.base import (
     slices_of_stored_rows,
 )
 from tests.end_to_end.materialized.test_lakes import WINDOWS
-from tests.object_store import KEYS, ObjectStore, is_write_of
+from tests.marks import among, pairs
+from tests.object_store import KEYS, ObjectStore, is_write_of, object_store
+from tests.remote_store import RemoteStore
 
 pytestmark = pytest.mark.long
 
 
-def place(store: ObjectStore, path: str) -> TablePlace:
+@pytest.fixture
+def remote(request: pytest.FixtureRequest, fresh_session: sqlwin.Session) -> Iterator[RemoteStore]:
+    """Provide a store of a kind, which the session knows."""
+    kind: str = request.param
+    made = object_store() if kind == "s3" else azure_store(is_hierarchical=kind != "azure, flat")
+    with made as store:
+        store.configure(fresh_session.spark)
+        yield store
+        store.forget(fresh_session.spark)
+
+
+def place(store: RemoteStore, path: str) -> TablePlace:
     return TablePlace(store.uri(path), store.store())
 
 
-def stored_slices(store: ObjectStore, path: str) -> object:
+def stored_slices(store: RemoteStore, path: str) -> object:
     """Return the stored slices, read as a Delta table."""
     options = place(store, path).delta_options
     return slices_of_stored_rows(
@@ -43,7 +58,7 @@ def stored_slices(store: ObjectStore, path: str) -> object:
     )
 
 
-def create(session: sqlwin.Session, store: ObjectStore, path: str, clauses: str = "") -> None:
+def create(session: sqlwin.Session, store: RemoteStore, path: str, clauses: str = "") -> None:
     session.execute(
         f"CREATE MATERIALIZED TABLE m {clauses} WITH ('path' = '{store.uri(path)}') AS {QUERY}"
     )
@@ -61,14 +76,22 @@ def answers(session: sqlwin.Session, condition: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "clauses",
-    ["PARTITIONED BY (city)", pytest.param("", marks=pytest.mark.slow)],
-    ids=["partitioned", "flat"],
+    ("remote", "clauses"),
+    pairs(
+        ["s3", "azure", "azure, flat"],
+        ["PARTITIONED BY (city)", ""],
+        slow=[
+            ("s3", ""),
+            ("azure", "PARTITIONED BY (city)"),
+            *(("azure, flat", clauses) for clauses in ("PARTITIONED BY (city)", "")),
+        ],
+    ),
+    indirect=["remote"],
 )
 def test_slices_in_a_store_follow_files_in_a_store(
-    lake: sqlwin.Session, store: ObjectStore, clauses: str
+    fresh_session: sqlwin.Session, remote: RemoteStore, clauses: str
 ) -> None:
-    name = "partitioned" if clauses else "flat"
+    lake, store = fresh_session, remote
     draw = random.Random(3)
     files = {
         number: random_rows(draw, 200, number * 300, number * 300 + 500) for number in range(3)
@@ -78,47 +101,49 @@ def test_slices_in_a_store_follow_files_in_a_store(
         return pa.concat_tables(files.values())
 
     for number, table in files.items():
-        store.put(f"{name}/in/{number}.parquet", table)
-    lake.execute(TABLE.format(store.uri(f"{name}/in")))
-    create(lake, store, f"{name}/m", clauses)
-    assert stored_slices(store, f"{name}/m") == slices_of(rows())
+        store.put(f"in/{number}.parquet", table)
+    lake.execute(TABLE.format(store.uri("in")))
+    create(lake, store, "m", clauses)
+    assert stored_slices(store, "m") == slices_of(rows())
     # a file that the slices do not cover: read by tasks, and in this process
     files[3] = random_rows(draw, 100)
-    store.put(f"{name}/in/3.parquet", files[3])
+    store.put("in/3.parquet", files[3])
     explained = lake.explain("SELECT * FROM m")
     assert "tail=[1 file]" in explained and "in process" in explained
-    assert KEYS["secret.key"] not in explained
+    assert store.secret not in explained
     assert answers(lake) == windows(rows())
     lake.execute("SET 'sqlwin.materialized.in-process-bytes' = '0'")
     assert "in process" not in lake.explain("SELECT * FROM m")
     assert answers(lake) == windows(rows())
     lake.execute("RESET 'sqlwin.materialized.in-process-bytes'")
     files[1] = random_rows(draw, 150, 200, 700)
-    store.put(f"{name}/in/1.parquet", files[1])
+    store.put("in/1.parquet", files[1])
     del files[0]
-    store.delete(f"{name}/in/0.parquet")
+    store.delete("in/0.parquet")
     assert "1 new file, 1 changed file, 1 lost file" in refresh(lake)
-    assert stored_slices(store, f"{name}/m") == slices_of(rows())
+    assert stored_slices(store, "m") == slices_of(rows())
     # enough files to trigger compaction
     for number in range(4, 12):
         files[number] = random_rows(draw, 50)
-        store.put(f"{name}/in/{number}.parquet", files[number])
+        store.put(f"in/{number}.parquet", files[number])
         refresh(lake)
-    assert len(open_slices(place(store, f"{name}/m")).files) < (8 if not clauses else 24)
-    assert stored_slices(store, f"{name}/m") == slices_of(rows())
+    assert len(open_slices(place(store, "m")).files) < (8 if not clauses else 24)
+    assert stored_slices(store, "m") == slices_of(rows())
     assert answers(lake) == windows(rows())
     # the key appears nowhere
-    definition = str(open_slices(place(store, f"{name}/m")).definition)
+    definition = str(open_slices(place(store, "m")).definition)
     shown = lake.execute("SHOW CREATE MATERIALIZED TABLE m")[0]
     for text in (definition, str(shown.rows)):
-        assert KEYS["secret.key"] not in text and KEYS["access.key"] not in text
+        assert store.secret not in text
     lake.execute("DROP MATERIALIZED TABLE m")
-    assert list(place(store, f"{name}/m").files.files_below(store.uri(f"{name}/m"))) == []
+    assert list(place(store, "m").files.files_below(store.uri("m"))) == []
 
 
+@pytest.mark.parametrize("remote", among(["s3", "azure"], slow=["s3"]), indirect=True)
 def test_of_two_concurrent_refreshes_one_continues_the_other(
-    lake: sqlwin.Session, store: ObjectStore, tmp_path: Path
+    fresh_session: sqlwin.Session, remote: RemoteStore, tmp_path: Path
 ) -> None:
+    lake, store = fresh_session, remote
     base = Base(tmp_path / "in")
     base.write("day", 300)
     lake.execute(TABLE.format(base.root))
@@ -137,13 +162,12 @@ def test_of_two_concurrent_refreshes_one_continues_the_other(
             failed.append(error)
 
     # both look for the next version before either writes it
-    with store.holding(is_write_of("_delta_log/"), 2) as has_met:
+    with store.meeting("_delta_log/"):
         threads = [threading.Thread(target=run, args=(item,)) for item in (lake, other)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert has_met.is_set()
     assert not failed
     assert stored_slices(store, "two") == base.slices()
 
