@@ -14,6 +14,7 @@ from planner.nodes.logical import (
     Expand,
     Filter,
     NamedExpr,
+    NetRows,
     Node,
     RangeRows,
     WindowTableFunction,
@@ -31,12 +32,13 @@ def expand_groupings(
     expressions: Iterable[exp.Expr],
     types: Mapping[str, Column],
 ) -> tuple[Node, list[NamedExpr]]:
-    """Put an Expand below the windows of a block, as Flink does, or above RANGES.
+    """Put an Expand below the windows of a block, as Flink does, or above RANGES and net rows.
 
     Args:
         block: The block. Its `key_names` and `bits` are updated to the expanded rows.
         groupings: The groupings, whose keys correspond to `keys` in order.
-        below: Input of the block: a window table function or RANGES, possibly filtered.
+        below: Input of the block, possibly filtered: a window table function, RANGES, or the rows
+            that remain in windows.
         keys: The group keys, each under a unique name.
         expressions: Arguments and FILTER conditions of the aggregates.
         types: Keys with their Spark types, by name.
@@ -49,10 +51,14 @@ def expand_groupings(
         Refused: The groupings cannot be expanded below windows.
     """
     windowed = below.input if isinstance(below, Filter) else below
-    assert isinstance(windowed, WindowTableFunction | RangeRows)
-    if not windowed.window.has_slices:
+    assert isinstance(windowed, WindowTableFunction | RangeRows | NetRows)
+    function = (
+        next(windowed.find_all(WindowTableFunction)) if isinstance(windowed, NetRows) else windowed
+    )
+    assert isinstance(function, WindowTableFunction | RangeRows)
+    if not function.window.has_slices:
         refuse("several grouping sets over SESSION are not supported on slices")
-    windows = {c.name.lower() for c in windowed.schema[-3:]}
+    windows = {c.name.lower() for c in function.schema[-3:]}
     positions: list[int] = []
     for position, key in enumerate(keys):
         if (bare_column(key.expr) or "").lower() in windows:
@@ -64,7 +70,7 @@ def expand_groupings(
         else:
             positions.append(position)
     conjuncts = below.conjuncts if isinstance(below, Filter) else ()
-    used_names = {windowed.time_column.lower()}.union(
+    used_names = {function.time_column.lower()}.union(
         *map(column_names, (*expressions, *conjuncts))
     )
     # A key that another expression reads too must keep its values there.
@@ -79,7 +85,7 @@ def expand_groupings(
         Column(key.name, types[keys[i].name].type) for key, i in zip(named, positions, strict=True)
     ]
     node: Node
-    if isinstance(windowed, RangeRows):
+    if not isinstance(windowed, WindowTableFunction):
         node = _expand(groupings, below, named, positions, typed)
     else:
         expand = _expand(groupings, windowed.input, named, positions, typed)

@@ -148,16 +148,17 @@ def bind_regrouping(select: exp.Select, relations: Relations, scope: Scope) -> N
         return None
     elif any(side.node.find_all(NetRows)):
         time = next(iter(side.attached.times), time)
-        refuse_groupings(select, relations.sql)
+        if not isinstance(side.node, NetRows):
+            refuse_groupings(select, relations.sql)
     select = distinct_as_grouping(select, side.attached) or select
     group = select.args.get("group")
-    if group is None or (has_groupings(group) and not isinstance(side.node, RangeRows)):
+    if group is None or (has_groupings(group) and not isinstance(side.node, RangeRows | NetRows)):
         return None
     return bind_block(select, side.node, side.name or None, time, relations, scope)
 
 
 def refuse_groupings(select: exp.Select, sql: str) -> None:
-    """Refuse GROUPING SETS over the rows that remain in windows of a stream.
+    """Refuse GROUPING SETS over rows selected from those that remain in windows of a stream.
 
     Raises:
         StreamRefusal: The SELECT has GROUPING SETS.
@@ -165,8 +166,9 @@ def refuse_groupings(select: exp.Select, sql: str) -> None:
     group = select.args.get("group")
     if group is not None and has_groupings(group):
         raise StreamRefusal(
-            f"GROUPING SETS over windows of {CHANGELOG} are not supported on streams",
-            f"write a query for each set, with UNION ALL; {BATCH}",
+            f"GROUPING SETS over rows selected from windows of {CHANGELOG} are not supported on "
+            "streams",
+            f"group the rows of the window function itself; {BATCH}",
             span_of(group),
         ).place_in(sql)
 

@@ -16,7 +16,6 @@ from planner.binder.window_block import (
     bind_block,
     is_aggregation,
     over_joined_rows,
-    refuse_groupings,
 )
 from planner.nodes.logical import (
     Aggregate,
@@ -72,7 +71,6 @@ def bind_grouping_of_stream(select: exp.Select, relations: Relations, scope: Sco
     timed = with_column(changes or node, _TIME, epoch)
     windowed: Node = in_windows(timed, AllTime(), _TIME, _COLUMNS, place)
     if changes is not None:
-        refuse_groupings(grouping, relations.sql)
         windowed = net_rows(windowed, place)
     bound = bind_block(
         grouping, windowed, source.alias_or_name or None, _TIME.name, relations, scope

@@ -9,6 +9,7 @@ from sqlglot import exp
 from planner.aggregates.changes import call_of_changes
 from planner.nodes.logical import (
     Aggregate,
+    Expand,
     Filter,
     NamedExpr,
     NetRows,
@@ -69,7 +70,8 @@ def subtract_changes(node: Node, options: Options) -> Node | Refusal | None:
     if not isinstance(node, Aggregate):
         return None
     conditions: tuple[exp.Expr, ...] = ()
-    rows = node.input
+    expand = node.input if isinstance(node.input, Expand) else None
+    rows = node.input if expand is None else expand.input
     if isinstance(rows, Filter):
         conditions, rows = rows.conjuncts, rows.input
     if not isinstance(rows, NetRows) or not isinstance(rows.input, Filter):
@@ -78,13 +80,17 @@ def subtract_changes(node: Node, options: Options) -> Node | Refusal | None:
     if not isinstance(windows, WindowAggregate):
         return None
     try:
-        return _subtracted(node, rows.input, windows, conditions)
+        return _subtracted(node, rows.input, windows, conditions, expand)
     except Refused as reason:
         return reason.refusal
 
 
 def _subtracted(
-    node: Aggregate, remaining: Filter, windows: WindowAggregate, conditions: tuple[exp.Expr, ...]
+    node: Aggregate,
+    remaining: Filter,
+    windows: WindowAggregate,
+    conditions: tuple[exp.Expr, ...],
+    expand: Expand | None,
 ) -> Node:
     roles = {key.name.lower(): key.role for key in windows.window_keys}
     named = [(key, roles.get((bare_column(key.expr) or "").lower())) for key in node.keys]
@@ -93,11 +99,16 @@ def _subtracted(
     if not is_identified(windows.window, {key.role for key in window_keys}):
         refuse("the keys do not identify a window")
     read = [*(key.expr for key in keys), *(call.expr for call in node.calls), *conditions]
+    read += [] if expand is None else [key.expr for key in expand.keys]
     if any(column_names(part) & roles.keys() for part in read):
         refuse("an expression reads a window column")
     below = windows.input
     if conditions:
         below = Filter(below.schema, below, conditions)
+    if expand is not None:
+        new = {c.name: c for c in expand.schema if c.name.lower() not in roles}
+        schema = tuple(new.pop(c.name, c) for c in below.schema)
+        below = replace(expand, schema=(*schema, *new.values()), input=below)
     signed = [call_of_changes(call, below.schema) for call in node.calls]
     calls = (*windows.calls, *(call for one in signed for call in one.calls))
     columns = tuple(c for c in node.schema if c.name not in {call.name for call in node.calls})

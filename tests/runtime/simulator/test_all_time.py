@@ -91,6 +91,7 @@ def test_a_micro_batch_gives_one_correction_per_key():
 _CALLS = ", ".join(f"{call} AS a{number}" for number, call in enumerate(AGGREGATES))
 CHANGES = {
     "groups": f"SELECT g, {_CALLS} FROM (SELECT *, v % 2 AS g FROM {CHANGELOG}) GROUP BY g",
+    "rollup": f"SELECT v, COUNT(*) AS n FROM {CHANGELOG} GROUP BY ROLLUP (v)",
     "distinct": f"SELECT DISTINCT v, d FROM {CHANGELOG}",
     "having": f"WITH w AS (SELECT * FROM {CHANGELOG} WHERE d > 0) SELECT v, COUNT(*) AS n FROM w "
     "GROUP BY v HAVING COUNT(*) > 1",
@@ -102,6 +103,9 @@ def groups_of(rows: list[Change], name: str) -> list[dict]:
     left = remaining_rows(rows)
     if name == "distinct":
         return [{"v": v, "d": d} for v, d in {(v, d) for _, v, d in left}]
+    if name == "rollup":
+        counts = Counter(v for _, v, _ in left)
+        return [{"v": v, "n": n} for v, n in [*counts.items(), (None, len(left))] if n]
     if name == "having":
         counts = Counter(v for _, v, d in left if d is not None and d > 0)
         return [{"v": v, "n": n} for v, n in counts.items() if n > 1]

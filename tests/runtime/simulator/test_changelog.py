@@ -199,6 +199,11 @@ SHAPES = {
     "first and last": f"SELECT window_end, g, FIRST_VALUE(v) AS f, LAST_VALUE(d) AS l, "
     f"MIN_BY(v, d) AS b FROM {rows_in('hop')} GROUP BY window_start, window_end, g",
     "spread": f"SELECT window_end, STDDEV(d) AS e, PERCENTILE(v, 0.5) AS p FROM {rows_in('tumble')} GROUP BY window_start, window_end",
+    "grouping sets": f"SELECT window_end, v, g, COUNT(*) AS n, SUM(v) AS s, MAX(d) AS m, "
+    f"GROUPING(v) AS p FROM {rows_in('hop')} WHERE d > 0 "
+    "GROUP BY window_start, window_end, GROUPING SETS ((v), (g), ()) HAVING COUNT(*) > 1",
+    "grouping sets of rows": f"SELECT window_end, v, MAX(window_end) AS m, COUNT(*) AS n "
+    f"FROM {rows_in('tumble')} GROUP BY window_start, window_end, ROLLUP (v)",
     "distinct": f"SELECT DISTINCT window_end, g FROM {rows_in('hop')}",
     "top": f"SELECT window_end, g, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, "
     f"window_end ORDER BY v DESC, d DESC, ts) AS r FROM {rows_in('tumble')}) WHERE r <= 2",
