@@ -289,7 +289,8 @@ class _Binder(Relations):
         with self._record_notes(query):
             within = bind_interval_join(query, self, scope, self.fill.zone)
             query = query if within is None else within
-        for bind_one in (bind_join, bind_semi_join, bind_rank):
+        ranks = partial(bind_rank, time_zone=self.fill.zone)
+        for bind_one in (bind_join, bind_semi_join, ranks):
             with self._record_notes(query):
                 while (bound := bind_one(query, self, scope)) is not None:
                     query = bound

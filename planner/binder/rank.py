@@ -8,6 +8,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.aggregates.calls import canonical
+from planner.binder.all_time.ranks import rank_over_all_time
 from planner.binder.rank_bounds import rank_bounds
 from planner.binder.relations import Relations, Scope
 from planner.nodes.logical import Node, SqlQuery, WindowRank, columns_of
@@ -31,11 +32,13 @@ _RANKS = frozenset({"ROW_NUMBER", "RANK", "DENSE_RANK"})
 _HIDDEN = "$order{}"
 
 
-def bind_rank(outer: exp.Select, relations: Relations, scope: Scope) -> exp.Select | None:
-    """Return the SELECT over a WindowRank, if `outer` filters the ranks of rows in windows.
+def bind_rank(
+    outer: exp.Select, relations: Relations, scope: Scope, time_zone: str
+) -> exp.Select | None:
+    """Return the SELECT over a WindowRank, if `outer` filters ranks of rows.
 
     Returns:
-        The SELECT, or None if it does not rank rows in windows.
+        The SELECT, or None if it ranks neither rows in windows nor all rows of a stream.
 
     Raises:
         Refused: The ranking stays with Spark.
@@ -53,33 +56,47 @@ def bind_rank(outer: exp.Select, relations: Relations, scope: Scope) -> exp.Sele
         return None
     node, partition, order = input_
     attached = window_properties(node)
-    if attached is None:
-        return None
-    function = over.this.name.upper()
-    if not identifies_window(attached, partition):
+    function, name = over.this.name.upper(), item.alias
+    chosen = _rank_range(outer, name, source.alias_or_name)
+    if attached is not None and not identifies_window(attached, partition):
         ends = attached.end or attached.start or "window_end"
         refuse(f"{function} has no {ends} in PARTITION BY", "Spark ranks all rows")
-    name = item.alias
-    chosen = _rank_range(outer, name, source.alias_or_name)
     if chosen is None:
+        if attached is None:
+            return None
         # the name of a hidden column is not one of the query
         shown = function if name.startswith("$") else name
         refuse(f"no condition limits {shown}", "Spark ranks all rows")
     first, last, rest = chosen
-    windows = tuple(p for p in partition if attached.role_of(p) is not None)
-    ranked: Node = WindowRank(
-        (*node.schema, Column(name, "int", False)),
-        node,
-        attached,
-        function,
-        first,
-        last,
-        windows,
-        tuple(p for p in partition if attached.role_of(p) is None),
-        order,
-        name,
-        place=span_of(over),
-    )
+    ranked: Node | None
+    if attached is None:
+        ranked = rank_over_all_time(
+            node,
+            function,
+            (first, last),
+            partition,
+            order,
+            name,
+            relations.catalog,
+            time_zone,
+            span_of(over),
+        )
+        if ranked is None:
+            return None
+    else:
+        ranked = WindowRank(
+            (*node.schema, Column(name, "int", False)),
+            node,
+            attached,
+            function,
+            first,
+            last,
+            tuple(p for p in partition if attached.role_of(p) is not None),
+            tuple(p for p in partition if attached.role_of(p) is None),
+            order,
+            name,
+            place=span_of(over),
+        )
     ranked = _place_rank(ranked, query, item)
     result = outer.copy()
     condition = conjunction(rest)

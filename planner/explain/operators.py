@@ -58,6 +58,7 @@ from planner.nodes.physical import (
     SharedSlices,
     SliceScan,
     StreamGapFill,
+    StreamRank,
     StreamVersionJoin,
 )
 from planner.sql.build import bare_column, conjunction, star_leaves_out, to_sql
@@ -185,6 +186,9 @@ def physical_operators(node: Node) -> list[Operator]:
                 more = {"fill": node.fill, **_bounds(filling), "keep": keep}
             elif isinstance(node, StreamVersionJoin):
                 more = {"versions": node.versions.columns}
+            elif isinstance(node, StreamRank):
+                ranks = [f"rankStart={node.first_rank}", f"rankEnd={node.first.last}"]
+                more = {"rankType": [node.first.function], "rankRange": ranks}
             return [
                 operator(
                     "GlobalWindowAggregate",
@@ -237,8 +241,8 @@ def _same_operator(node: Node, prefix: str) -> Operator:
             return operator(f"{prefix}WindowRows", select=_names(node.schema), copies=COPIES)
         case WindowRank():
             return operator(
-                f"{prefix}WindowRank",
-                window=attached_text(node.attached),
+                f"{prefix}WindowRank" if node.window_columns else f"{prefix}Rank",
+                window=attached_text(node.attached) if node.window_columns else None,
                 rankType=node.rank_type,
                 rankRange=[f"rankStart={node.rank_start}", f"rankEnd={node.rank_end}"],
                 partitionBy=node.partition_by,
@@ -247,8 +251,8 @@ def _same_operator(node: Node, prefix: str) -> Operator:
             )
         case WindowDeduplicate():
             return operator(
-                f"{prefix}WindowDeduplicate",
-                window=attached_text(node.attached),
+                f"{prefix}WindowDeduplicate" if node.window_columns else f"{prefix}Deduplicate",
+                window=attached_text(node.attached) if node.window_columns else None,
                 keep=node.keep,
                 partitionKeys=node.partition_by,
                 orderKey=node.order_key,

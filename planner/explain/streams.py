@@ -15,6 +15,7 @@ from runtime.plan.rows import JoinedRows, RankedRows
 from runtime.plan.streams import (
     SliceStoreKind,
     StreamFillStep,
+    StreamRankStep,
     StreamRegroupStep,
     StreamSharedStep,
     StreamStep,
@@ -165,6 +166,9 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
     if isinstance(step, StreamVersionStep):
         yield from _lines_of_versions(step, key_groups, policy)
         return
+    if isinstance(step, StreamRankStep):
+        yield from _lines_of_first_rows(step, key_groups, policy)
+        return
     yield f"StreamWindowOperator(number=[{step.number}], window=[{window}]):"
     if local.window.closes:
         yield _watermark(local, policy)
@@ -230,6 +234,26 @@ def _lines_of_versions(step: StreamVersionStep, key_groups: int, policy: str) ->
     if versions.is_deleted is not None:
         yield "  a deletion (a message without a value) ends the last version of its key"
     yield "  rows and later versions wait in the operator below until the watermark passes them"
+
+
+def _lines_of_first_rows(step: StreamRankStep, key_groups: int, policy: str) -> Iterator[str]:
+    """Yield the lines of the operator that keeps the first rows of each key."""
+    local, first = step.input, step.first
+    keys = ", ".join(first.by)
+    ranks = f"{first.function} {step.first_rank} to {first.last}"
+    yield f"StreamRankOperator(number=[{step.number}], partitionBy=[{keys}], ranks=[{ranks}]):"
+    if local.window.has_slices and local.window.closes:
+        yield _watermark(local, policy)
+        yield _key_groups(local, key_groups)
+        yield "  state: each key, with its first row until the watermark has passed it"
+        wait = render_duration(local.window.slice_width_us)
+        late = _late(local.window, local.mode.late_rows)
+        yield f"  a row is emitted once, at most {wait} after the watermark has passed it; {late}"
+        return
+    yield _key_groups(local, key_groups)
+    rows = "the first row" if first.last == 1 else f"the first {first.last} rows"
+    yield f"  state: {rows} of each key"
+    yield "  rows are emitted after each micro-batch that changes them; no row is late"
 
 
 def _is_on_processing_time(local: StreamLocalStep) -> bool:

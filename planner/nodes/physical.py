@@ -154,6 +154,17 @@ class StreamVersionJoin(GlobalWindowAggregate):
     versions: VersionJoining = field(kw_only=True)
 
 
+@dataclass(frozen=True)
+class StreamRank(GlobalWindowAggregate):
+    """First rows of each key of a stream, over all time, whose keys are whole rows.
+
+    The count of each row is replaced by its rank, from `first_rank` on.
+    """
+
+    first: FirstRows = field(kw_only=True)
+    first_rank: int = field(kw_only=True)
+
+
 def attributes(node: Node, of: type[Node]) -> dict[str, Any]:
     """Return a node's values of the attributes of class `of`, to build a related node."""
     return {field.name: getattr(node, field.name) for field in fields(of)}

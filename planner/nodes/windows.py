@@ -90,7 +90,7 @@ def window_properties(node: Node) -> AttachedWindow | None:
 
 
 def groups_all_time(plan: Node) -> bool:
-    """Return whether a physical plan groups rows of a stream without a window."""
+    """Return whether a physical plan groups or ranks all rows of a stream, with changes."""
     return any(not node.window.closes for node in plan.find_all(GlobalWindowAggregate))
 
 

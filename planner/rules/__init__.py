@@ -8,6 +8,7 @@ after the rule.
 from __future__ import annotations
 
 from planner.optimizer import Stage
+from planner.rules.all_time.rank_rows_of_stream import rank_rows_of_stream
 from planner.rules.answer_from_slices import answer_from_slices
 from planner.rules.changes.subtract_changes import subtract_changes
 from planner.rules.convert_join_to_rank import convert_join_to_rank
@@ -56,7 +57,7 @@ SCAN_STAGES = (
     # From here on there are local aggregates below grouping sets.
     Stage("slices of groupings", (answer_from_slices,)),
     Stage("slices of windows", (narrow_slices,)),
-    Stage("ranks of rows", (push_rank_into_local_aggregate,)),
+    Stage("ranks of rows", (push_rank_into_local_aggregate, rank_rows_of_stream)),
 )
 
 # Rules that only apply to streams
@@ -69,6 +70,7 @@ STREAM_RULE_NAMES = frozenset(
         keep_session_rows,
         subtract_changes,
         push_rank_into_local_aggregate,
+        rank_rows_of_stream,
         fill_gaps_of_stream,
         join_versions_of_stream,
     )

@@ -67,6 +67,12 @@ def narrow_window_rows(node: Node, options: Options) -> Node | None:
         case Aggregate():
             read = [*(key.expr for key in node.keys), *(call.expr for call in node.calls)]
             needed = frozenset().union(*map(column_names, read))
+        case WindowAggregate() if any(map(_ranks_all_rows, node.walk_up())):
+            read = [*(key.expr for key in node.keys), *(call.expr for call in node.calls)]
+            needed = frozenset().union(*map(column_names, read))
+            needed |= _lower((node.time_column, *node.window.partition))
+            if node.window.row_length is not None:
+                needed |= _lower((node.window.row_length,))
         case SqlQuery():
             needed = columns_read(node)
     if needed is None or not streams_of(node, options.catalog):
@@ -75,6 +81,11 @@ def narrow_window_rows(node: Node, options: Options) -> Node | None:
         return None
     narrowed = node.with_each_input(lambda child: _narrow(child, needed))
     return None if narrowed is node else narrowed
+
+
+def _ranks_all_rows(node: Node) -> bool:
+    """Return whether a node ranks rows without a window."""
+    return isinstance(node, WindowRank | WindowDeduplicate) and not node.window_columns
 
 
 def _narrow(node: Node, needed: frozenset[str]) -> Node:

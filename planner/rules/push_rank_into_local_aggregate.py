@@ -6,10 +6,8 @@ from dataclasses import replace
 
 from planner.nodes.logical import Node, WindowDeduplicate, WindowRank
 from planner.optimizer import Options
-from planner.sql.build import bare_column
-from planner.streams.ranked_rows import path_to_rows, rank_order, ranking
+from planner.streams.ranked_rows import first_rows_of, path_to_rows
 from runtime.refusal import Refusal
-from runtime.spec.expressions import FirstRows
 
 
 def push_rank_into_local_aggregate(node: Node, options: Options) -> Node | Refusal | None:
@@ -44,23 +42,14 @@ def push_rank_into_local_aggregate(node: Node, options: Options) -> Node | Refus
           select=[city, fare, COUNT(*) AS $copies$0, slice_end('w$) AS $slice_end])
         +- TableSourceScan(table=[rides], connector=[filesystem], fields=[ts, city, fare])
     """
-    if not isinstance(node, WindowRank | WindowDeduplicate):
+    if not isinstance(node, WindowRank | WindowDeduplicate) or not node.window_columns:
         return None
     path = path_to_rows(node.input)
     if path is None or path.local.first is not None:
         return None
     if not path.local.window.has_slices:
         return Refusal("the length of a session depends on all of its rows")
-    by = tuple(path.key(name) for name in node.partition_by)
-    orders = []
-    function, _, last, order_by = ranking(node)
-    for ordered in order_by:
-        name = bare_column(ordered.this)
-        key = None if name is None else path.key(name)
-        if key is None:
-            return Refusal("the ranked expressions are computed after rows are buffered")
-        orders.append(rank_order(key, ordered))
-    if None in by:
-        return Refusal("the ORDER BY columns of the rank are computed after rows are buffered")
-    first = FirstRows(tuple(filter(None, by)), tuple(orders), function, last)
+    first = first_rows_of(node, path)
+    if isinstance(first, Refusal):
+        return first
     return node.with_inputs(path.over(replace(path.local, first=first)))

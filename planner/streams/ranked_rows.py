@@ -9,8 +9,9 @@ from sqlglot import exp
 from planner.nodes.logical import Node, WindowDeduplicate, WindowRank, WindowRows
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.nodes.properties import selection_below
-from planner.sql.build import column, to_sql
-from runtime.spec.expressions import RankOrder
+from planner.sql.build import bare_column, column, to_sql
+from runtime.refusal import Refusal
+from runtime.spec.expressions import FirstRows, RankOrder
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,22 @@ def path_to_rows(node: Node) -> PathToRows | None:
     # Only plain rows of windows may be reduced before ranking; aggregates are not input rows.
     is_kept = any(isinstance(step, WindowRows) for step in nodes)
     return PathToRows(tuple(nodes), node) if is_kept else None
+
+
+def first_rows_of(node: WindowRank | WindowDeduplicate, path: PathToRows) -> FirstRows | Refusal:
+    """Return the rows that a rank needs, as keys of the local aggregate at the end of a path."""
+    by = tuple(path.key(name) for name in node.partition_by)
+    orders = []
+    function, _, last, order_by = ranking(node)
+    for ordered in order_by:
+        name = bare_column(ordered.this)
+        key = None if name is None else path.key(name)
+        if key is None:
+            return Refusal("the ranked expressions are computed after rows are buffered")
+        orders.append(rank_order(key, ordered))
+    if None in by:
+        return Refusal("the ORDER BY columns of the rank are computed after rows are buffered")
+    return FirstRows(tuple(filter(None, by)), tuple(orders), function, last)
 
 
 def chooses_first_rows(node: WindowRank | WindowDeduplicate) -> bool:

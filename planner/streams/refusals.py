@@ -353,9 +353,9 @@ def _alternative_to_over(over: exp.Window | None) -> str:
         keys = ", ".join(to_sql(key) for key in over.args.get("partition_by") or [])
         rows = "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
         by = f"window_start, window_end{', ' if keys else ''}{keys}"
-        groups = f"; or GROUP BY {keys} with MIN_BY(x, ts) or MAX_BY(x, ts)" if keys else ""
         return (
-            f"rank within windows: {rows}, PARTITION BY {by}, and a condition such as = 1{groups}"
+            f"filter the rank in a query around it, with a condition such as = 1, or rank within "
+            f"windows: {rows}, PARTITION BY {by}"
         )
     start = (over.args.get("spec") or exp.WindowSpec()).args.get("start")
     if isinstance(start, exp.Interval):

@@ -62,6 +62,22 @@ def is_processing_time(
     return answers == {True}
 
 
+def is_event_time(node: Node, column: str, catalog: Catalog) -> bool:
+    """Return whether the watermarks of streams follow a column of their rows."""
+    streams = [
+        (name, stream_named(table, catalog))
+        for origin in _origins_in_node(node, column, catalog)
+        for table, name in [origin if isinstance(origin, tuple) else (None, "")]
+        if isinstance(table, exp.Table)
+    ]
+    return bool(streams) and all(
+        stream is not None
+        and stream.watermark is not None
+        and stream.watermark.column.lower() == name.lower()
+        for name, stream in streams
+    )
+
+
 def check_time(
     node: Node, time_column: str, catalog: Catalog, place: TextSpan | None = None
 ) -> None:

@@ -20,7 +20,7 @@ from planner.nodes.logical import (
     WindowDeduplicate,
     WindowRank,
 )
-from planner.nodes.physical import GlobalWindowAggregate
+from planner.nodes.physical import GlobalWindowAggregate, StreamRank
 from planner.sql.build import (
     item_name,
     star_leaves_out,
@@ -45,6 +45,8 @@ def update_identity(plan: Node) -> tuple[IdentityColumn, ...] | None:
     if not isinstance(base, GlobalWindowAggregate):
         return _identity_of_rank(base, origins)
     aggregate = base
+    if isinstance(aggregate, StreamRank):
+        return _identity_of_first_rows(aggregate, origins)
     columns: _Equal = [(key, (key,)) for key in aggregate.keys]
     # Growing windows share their start, so only the end distinguishes them.
     is_growing = aggregate.window.grows
@@ -53,6 +55,21 @@ def update_identity(plan: Node) -> tuple[IdentityColumn, ...] | None:
     window = tuple(names[role] for role in roles if role in names)
     if window:
         columns.append((window[0], window))
+    return _identity(columns, origins)
+
+
+def _identity_of_first_rows(
+    node: StreamRank, origins: list[str | None]
+) -> tuple[IdentityColumn, ...]:
+    """Return the columns that identify the first rows of each key.
+
+    ROW_NUMBER can take the place of the other columns, and a single row needs neither.
+    """
+    first = node.first
+    columns: _Equal = [(key, (key,)) for key in first.by]
+    if (first.function, first.last) != ("ROW_NUMBER", 1):
+        by_rank = (node.schema[-1].name,) if first.function == "ROW_NUMBER" else ()
+        columns += [(key, (key, *by_rank)) for key in node.keys if key not in first.by]
     return _identity(columns, origins)
 
 

@@ -18,6 +18,7 @@ from runtime.definition.wall_clock import wall_clock
 from runtime.engines.local.rows import computed_batches, schema_of
 from runtime.errors import ExecutionError
 from runtime.plan.definition import DefinedGroups, DefinedVersions
+from runtime.plan.exchange import MergedWindows
 from runtime.plan.nodes import PlanNode
 from runtime.plan.rows import (
     AsOfRows,
@@ -31,6 +32,7 @@ from runtime.plan.rows import (
     UnitedRows,
     WindowedRows,
 )
+from runtime.spec.expressions import FirstRows
 from runtime.spec.filling import VersionJoining
 from runtime.windows.times import WINDOW_TIME_LAG_US
 
@@ -165,6 +167,28 @@ def versions_joined(
     below = _from_batches(list(batches), _nullable(schema_of(rows)))
     joined = DefinedVersions(rows, versions, tuple(below.schema.names))
     return _with_versions(below, joined).batch()
+
+
+def rows_ranked(
+    rows: MergedWindows, first: FirstRows, first_rank: int, batches: Sequence[pa.RecordBatch]
+) -> pa.RecordBatch:
+    """Return the first rows of each key, with their ranks as the numbers of copies.
+
+    Args:
+        rows: Relation of the rows, with their numbers of copies.
+        first: Keys, order and last rank.
+        first_rank: First rank.
+        batches: Its rows.
+    """
+    below = _from_batches(list(batches), _nullable(schema_of(rows)))
+    (copies,) = rows.aggregation.accumulators[0].output_columns
+    place = below.schema.get_field_index(copies)
+    repeated = [row for row in below.rows for _ in range(row[place])]
+    ranks = (first_rank, first.last)
+    of = RankedRows(rows, first.function, ranks, first.by, first.order, "$rank")
+    ranked = _ranks(replace(below, rows=repeated), of, []).rows
+    results = [(*row[:place], row[-1], *row[place + 1 : -1]) for row in ranked]
+    return DefinedRows(below.schema, results).batch()
 
 
 def _in_ranges(below: DefinedRows, bounds: DefinedRows, of: RangedRows) -> DefinedRows:

@@ -11,6 +11,7 @@ from runtime.plan.local import LocalStep, SqlRows, Streaming, StreamLocalStep
 from runtime.plan.nodes import PlanNode
 from runtime.plan.rows import JoinedRows, RankedRows
 from runtime.spec.aggregates import WindowAggregation
+from runtime.spec.expressions import FirstRows
 from runtime.spec.filling import GapFilling, VersionJoining
 from runtime.spec.stream import StreamSource
 from runtime.windows.tumble import Tumble
@@ -66,6 +67,22 @@ class StreamVersionStep(StreamWindowStep):
     """
 
     versions: VersionJoining
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamRankStep(StreamWindowStep):
+    """The operator of the first rows of each key, over all time.
+
+    Its keys are the columns of rows. If its windows close, a row is emitted once, when the
+    watermark has passed it. Otherwise the first rows so far are emitted, with their changes.
+
+    Attributes:
+        first: Keys, order and last rank.
+        first_rank: First rank to emit. 1 if windows close.
+    """
+
+    first: FirstRows
+    first_rank: int
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,17 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from runtime.definition.relations import defined_rows, filled_on_stream, versions_joined
+from runtime.definition.relations import (
+    defined_rows,
+    filled_on_stream,
+    rows_ranked,
+    versions_joined,
+)
 from runtime.engines.local.rows import computed_batches, schema_of
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.plan.nodes import PlanNode
 from runtime.plan.simulated import SimulatedOperator, SimulatedPart, SimulatedQuery
-from runtime.plan.streams import StreamVersionStep
+from runtime.plan.streams import StreamRankStep, StreamVersionStep
 from runtime.refusal import Refusal
 from runtime.simulator.arrivals import Shape, cut_at_every_row, random_history
 from runtime.simulator.compare import (
@@ -126,6 +131,9 @@ class SimulatedStream:
         elif isinstance(part.step, StreamVersionStep):
             windows = list(computed_batches(part.windows, given))
             yield versions_joined(part.windows, part.step.versions, windows)
+        elif isinstance(part.step, StreamRankStep):
+            windows = list(computed_batches(part.windows, given))
+            yield rows_ranked(part.windows, part.step.first, part.step.first_rank, windows)
         elif part.filled is not None and passed_us is not None:
             windows = list(computed_batches(part.windows, given))
             yield filled_on_stream(part.filled, windows, passed_us.get(part.step.number))

@@ -86,7 +86,7 @@ def check_sink(
         spec: Table.
         overwrite: Whether its rows are to be replaced.
         emits_updates: Whether the stream replaces rows that it emitted before.
-        has_windows: Whether these are windows, not groups without a window.
+        has_windows: Whether these are windows, not groups or ranks without a window.
 
     Raises:
         CatalogError: The declaration is wrong, or the table is only a source.
@@ -102,8 +102,15 @@ def check_sink(
         )
     if not emits_updates:
         return
-    because = "of allowed lateness or early firing" if has_windows else "it groups rows of all time"
-    instead = _NO_UPDATES if has_windows else "group by a window"
+    because, instead, key = (
+        ("of allowed lateness or early firing", _NO_UPDATES, "..., window_start, window_end")
+        if has_windows
+        else (
+            "it groups or ranks all rows",
+            "group by a window, or rank within one",
+            "the columns of GROUP BY or PARTITION BY",
+        )
+    )
     if table.sink_mode in (None, SinkMode.APPEND):
         upserting = sink_names(SinkMode.UPSERT)
         raise AnalysisError(
@@ -113,7 +120,6 @@ def check_sink(
             hint=f"{instead}, or insert into a table of {sink_names(SinkMode.CHANGELOG)}"
             + (f", or of {upserting} with a PRIMARY KEY" if upserting else ""),
         )
-    key = "..., window_start, window_end" if has_windows else "the columns of GROUP BY"
     if table.sink_mode is SinkMode.UPSERT and not spec.primary_key:
         raise AnalysisError(
             f"`{spec.name}` (connector '{spec.connector}') needs a PRIMARY KEY for updates, which "

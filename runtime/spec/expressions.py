@@ -164,6 +164,11 @@ class RankOrder:
     is_descending: bool
     nulls_first: bool
 
+    @property
+    def direction(self) -> tuple[bool, bool]:
+        """Whether values are descending, and whether NULLs are first."""
+        return self.is_descending, self.nulls_first
+
 
 @dataclass(frozen=True)
 class FirstRows:

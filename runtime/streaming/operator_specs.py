@@ -9,16 +9,19 @@ from runtime.local.streaming.stage import ROW_COUNT, LocalPlan
 from runtime.plan.local import Streaming
 from runtime.plan.streams import (
     StreamFillStep,
+    StreamRankStep,
     StreamRowsStep,
     StreamVersionStep,
     StreamWindowStep,
 )
 from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.expressions import FirstRows
 from runtime.spec.filling import GapFilling, VersionJoining
 from runtime.streaming.changes import StateNames
 from runtime.streaming.operators.base import KeyGroupSpec, OperatorRun
 from runtime.streaming.operators.fill import FillSpec
 from runtime.streaming.operators.firing import UpdateRules
+from runtime.streaming.operators.ranks import RankSpec
 from runtime.streaming.operators.session import SessionSpec
 from runtime.streaming.operators.versions import VersionSpec
 from runtime.streaming.operators.window import WindowSpec
@@ -30,7 +33,7 @@ from runtime.streaming.watermarks import WatermarkRules, idle_advance
 
 def operator_spec(
     step: StreamWindowStep, plan: LocalPlan, options: StreamOptions
-) -> SessionSpec | FillSpec | VersionSpec | WindowSpec:
+) -> SessionSpec | FillSpec | VersionSpec | RankSpec | WindowSpec:
     """Return the spec of a window operator.
 
     Args:
@@ -63,6 +66,9 @@ def operator_spec(
     if isinstance(step, StreamVersionStep):
         versions = _versions_with_state_names(step.versions, names)
         return VersionSpec(versions, aggregation, columns, common)
+    if isinstance(step, StreamRankStep):
+        first = _first_with_state_names(step.first, names)
+        return RankSpec(first, step.first_rank, aggregation, columns, common)
     return WindowSpec(
         one_reader(aggregation, partials, names.sources, step.store),
         common,
@@ -170,6 +176,12 @@ def _versions_with_state_names(versions: VersionJoining, names: StateNames) -> V
         tuple(map(names.of, versions.columns)),
         None if versions.is_deleted is None else names.of(versions.is_deleted),
     )
+
+
+def _first_with_state_names(first: FirstRows, names: StateNames) -> FirstRows:
+    """Return first rows whose columns are named as in state."""
+    order = tuple(replace(part, column=names.of(part.column)) for part in first.order)
+    return replace(first, by=tuple(map(names.of, first.by)), order=order)
 
 
 def _rename_columns(accumulator: Accumulator, names: StateNames) -> Accumulator:

@@ -247,7 +247,7 @@ def silence(status: StreamStatus, n_rows: int | None) -> str:
     for operator in status.operators:
         if operator.watermark_us is None:
             if operator.n_rows:  # no window is waiting, though there are rows
-                return "groups without a window are emitted when they change"
+                return "groups and ranks without a window are emitted when they change"
             return _no_watermark(operator)
     dropped = dropped_rows_text(status)
     if dropped and not n_rows:

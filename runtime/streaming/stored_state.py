@@ -35,7 +35,13 @@ from runtime.streaming.state.metadata import GroupMetadata
 from runtime.streaming.watermarks import later_us
 
 KEY_GROUP, STATE_WATERMARK = "key_group", "watermark"
-_ROWS_OF = (BlobKind.SLICES, BlobKind.SESSIONS, BlobKind.FILL, BlobKind.VERSIONS)
+_ROWS_OF = (
+    BlobKind.SLICES,
+    BlobKind.SESSIONS,
+    BlobKind.FILL,
+    BlobKind.VERSIONS,
+    BlobKind.RANKS,
+)
 _LATEST = "omit `version` to read the latest one"
 
 

@@ -31,6 +31,7 @@ from runtime.streaming.operators.base import MicroBatch, Output
 from runtime.streaming.operators.buckets import MemoryBound, process
 from runtime.streaming.operators.fill import FillOperator, FillSpec
 from runtime.streaming.operators.general import GeneralGroup, GeneralSpec
+from runtime.streaming.operators.ranks import RankOperator, RankSpec
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.operators.updated_sessions import UpdatedSessionOperator
 from runtime.streaming.operators.versions import VersionOperator, VersionSpec
@@ -41,7 +42,7 @@ from runtime.streaming.watermarks import combine_progress, wall_watermark_us
 
 _MS = 1_000
 
-OperatorSpec = WindowSpec | SessionSpec | FillSpec | VersionSpec | GeneralSpec
+OperatorSpec = WindowSpec | SessionSpec | FillSpec | VersionSpec | RankSpec | GeneralSpec
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,8 @@ class KeyGroupTask:
             return process(store, partial(FillOperator, spec), batch, bound)
         if isinstance(spec, VersionSpec):
             return process(store, partial(VersionOperator, spec), batch, bound)
+        if isinstance(spec, RankSpec):
+            return process(store, partial(RankOperator, spec), batch, bound)
         return process(store, partial(WindowOperator, spec), batch, bound)
 
     def _progress_for(self, group: int, progress: list[Progress], clock_us: int | None) -> _OfTask:

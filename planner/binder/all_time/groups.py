@@ -23,11 +23,12 @@ from planner.nodes.logical import (
     SqlQuery,
     TableScan,
     WindowColumns,
+    WindowTableFunction,
     in_windows,
     with_column,
 )
 from planner.sql.build import cast_as, column, is_whole_star, literal, select_all_from
-from planner.sql.nodes import span_of
+from planner.sql.nodes import TextSpan, span_of
 from planner.sql.parts import lone_source, name_parts
 from planner.streams.refusals import BATCH, StreamRefusal
 from planner.streams.tables import stream_named, streams_of
@@ -67,9 +68,7 @@ def bind_grouping_of_stream(select: exp.Select, relations: Relations, scope: Sco
         return None
     place = span_of(grouping.args.get("group") or select)
     changes = signed_rows(node)
-    epoch = cast_as(literal("1970-01-01 00:00:00"), _TIME.type)
-    timed = with_column(changes or node, _TIME, epoch)
-    windowed: Node = in_windows(timed, AllTime(), _TIME, _COLUMNS, place)
+    windowed: Node = in_all_time(changes or node, place)
     if changes is not None:
         windowed = net_rows(windowed, place)
     bound = bind_block(
@@ -79,6 +78,12 @@ def bind_grouping_of_stream(select: exp.Select, relations: Relations, scope: Sco
         if aggregate.input is windowed or windowed in aggregate.input.inputs:
             _refuse_order(aggregate, relations.sql)
     return bound
+
+
+def in_all_time(rows: Node, place: TextSpan | None) -> WindowTableFunction:
+    """Return rows in the window that holds all rows. `place` is its source position."""
+    epoch = cast_as(literal("1970-01-01 00:00:00"), _TIME.type)
+    return in_windows(with_column(rows, _TIME, epoch), AllTime(), _TIME, _COLUMNS, place)
 
 
 def _rows_of(source: exp.Expr, relations: Relations, scope: Scope) -> Node:

@@ -35,6 +35,7 @@ from planner.nodes.physical import (
     LocalWindowAggregate,
     ScanLocalWindowAggregate,
     StreamGapFill,
+    StreamRank,
     StreamVersionJoin,
 )
 from planner.nodes.windows import groups_all_time
@@ -59,6 +60,7 @@ from runtime.plan.local import LocalStep, SplitScan, SqlRows, Streaming, StreamL
 from runtime.plan.nodes import MeasuredStep, PlanNode, SqlStep
 from runtime.plan.streams import (
     StreamFillStep,
+    StreamRankStep,
     StreamRowsStep,
     StreamVersionStep,
     StreamWindowStep,
@@ -274,6 +276,13 @@ class _StreamLowering(WholeWindowsLowering):
                 f"{NO_UPDATES}, or remove FILL",
                 local.place,
             )
+        if self._emits_updates and isinstance(node, StreamRank) and local.window.closes:
+            raise StreamRefusal(
+                "the first row of a key by the time of the watermark is emitted once, so allowed "
+                "lateness and early firing are not supported",
+                NO_UPDATES,
+                local.place,
+            )
         step = self.local_step(local)
         number = self._n_operators
         self._n_operators += 1
@@ -287,6 +296,8 @@ class _StreamLowering(WholeWindowsLowering):
             windows = StreamFillStep(*common, filling=node.filling)
         elif isinstance(node, StreamVersionJoin):
             windows = StreamVersionStep(*common, versions=node.versions)
+        elif isinstance(node, StreamRank):
+            windows = StreamRankStep(*common, first=node.first, first_rank=node.first_rank)
         self.operators[id(node)] = windows
         select = self.select_windows(node, windows)
         control = [column(name) for name in (KEEP, SOURCE, WATERMARK)]
@@ -304,9 +315,9 @@ class _StreamLowering(WholeWindowsLowering):
         place = local.time_place or local.place
         query = rows.query_with_watermarks(local.input, local.time_column, self._followed, place)
         if rows.has_operator and (not has_time or groups_all_time(local.input)):
-            what = "a window over groups without one"
+            what = "a window over groups or ranks without one"
             if not has_time:
-                what = "GROUP BY without a window over results of windows or groups"
+                what = "GROUP BY or a rank without a window over results of windows or groups"
             raise StreamRefusal(
                 f"{what} is not supported on streams",
                 f"insert them into a table, and read that; {BATCH}",

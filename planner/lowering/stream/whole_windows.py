@@ -190,6 +190,12 @@ class WholeWindowsLowering(OperatorLowering):
         return self._select(items, grouped), source
 
     def _rank(self, node: WindowRank | WindowDeduplicate) -> tuple[exp.Select, StreamSource | None]:
+        if not node.window_columns:
+            raise self.rows_not_buffered(
+                "ROW_NUMBER over all time ranks rows of one stream by their columns",
+                "compute the columns of PARTITION BY and ORDER BY in a subquery",
+                node.place,
+            )
         function, first, last, order = ranking(node)
         if self._emits_updates:
             self._whole_by = ranked_keys(node)

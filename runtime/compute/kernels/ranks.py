@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TypeVar
 
@@ -91,10 +91,52 @@ def ranked_rows(
     return rows[is_in_range], rank[is_in_range]
 
 
+def first_places(
+    by: Sequence[pa.Array | pa.ChunkedArray],
+    columns: Mapping[str, pa.Array] | pa.Table,
+    order: Sequence[RankOrder],
+    function: str,
+    last: int,
+) -> Int64Array:
+    """Return the positions of the rows whose rank is at most `last`, ascending.
+
+    Arguments as in `ranked_rows`, with the columns by name. The parts of the order after the first
+    one are computed only for rows that tie at the last rank.
+    """
+    is_lazy = function == "ROW_NUMBER" and len(order) > 1
+    leading = [
+        order_codes(columns[part.column], *part.direction)
+        for part in (order[:1] if is_lazy else order)
+    ]
+    n_rows = len(columns[order[0].column])
+    if not is_lazy:
+        return np.sort(ranked_rows(by, leading, n_rows, function, (1, last))[0])
+    rows, is_first, is_new = _sort_rows(by, leading, n_rows)
+    place: Int64Array = np.arange(n_rows)
+    group_start = np.maximum.accumulate(np.where(is_first, place, 0))
+    may_be_first = np.maximum.accumulate(np.where(is_new, place, 0)) - group_start < last
+    is_tied = may_be_first & (place - group_start >= last)
+    chosen = rows[place - group_start < last]
+    if is_tied.any():
+        has_ties = np.zeros(n_rows, np.bool_)
+        has_ties[group_start[is_tied]] = True
+        tied = np.sort(rows[may_be_first & has_ties[group_start]])
+        index = pa.array(tied)
+        codes = [
+            order_codes(one_chunk(columns[part.column]).take(index), *part.direction)
+            for part in order
+        ]
+        of_tied = [one_chunk(column).take(index) for column in by]
+        best, _ = ranked_rows(of_tied, codes, len(tied), function, (1, last))
+        others = rows[may_be_first & ~has_ties[group_start]]
+        chosen = np.concatenate([tied[best], others])
+    return np.sort(chosen)
+
+
 def codes_of(rows: pa.RecordBatch | pa.Table, order: Sequence[RankOrder]) -> list[Int64Array]:
     """Return the codes of each part of an order, see `order_codes`."""
     columns = ((rows.column(part.column), part) for part in order)
-    return [order_codes(c, part.is_descending, part.nulls_first) for c, part in columns]
+    return [order_codes(c, *part.direction) for c, part in columns]
 
 
 def rank_rows(rows: Rows, of: RankedRows) -> Rows:

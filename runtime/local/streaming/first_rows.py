@@ -14,7 +14,7 @@ from runtime.compute.kernels.columns import (
     one_chunk,
     replace_values,
 )
-from runtime.compute.kernels.ranks import order_codes, ranked_rows
+from runtime.compute.kernels.ranks import first_places
 from runtime.compute.kernels.slots import slice_slots
 from runtime.spec.expressions import FirstRows
 from runtime.windows import AlignedWindow
@@ -95,10 +95,5 @@ class FirstRowsOfSlices:
 
 def _first_places(first: FirstRows, slot: Int64Array, columns: dict[str, pa.Array]) -> Int64Array:
     """Return the positions of rows that can be among the first, ascending."""
-    orders = [
-        order_codes(columns[rank_order.column], rank_order.is_descending, rank_order.nulls_first)
-        for rank_order in first.order
-    ]
     groups = [pa.array(slot), *(columns[name] for name in first.by)]
-    places, _ = ranked_rows(groups, orders, len(slot), first.function, (1, first.last))
-    return np.sort(places)
+    return first_places(groups, columns, first.order, first.function, first.last)

@@ -33,6 +33,7 @@ from runtime.streaming.state.metadata import (
     GroupMetadata,
     Level,
     MarkedChunk,
+    RankMetadata,
     RunningMetadata,
     SessionMetadata,
     SpanMetadata,
@@ -62,6 +63,7 @@ class BlobKind(StrEnum):
     SESSIONS = "open sessions"
     FILL = "last rows of keys"
     VERSIONS = "versions"
+    RANKS = "first rows of keys"
     RUNNING = "running aggregates"
     RESULTS = "emitted results"
     CHANGED = "keys to be emitted again"
@@ -103,6 +105,8 @@ def blobs_of(metadata: GroupMetadata) -> dict[str, Blob]:
             blobs = _marked(chunks, BlobKind.FILL)
         case VersionMetadata(chunks):
             blobs = _marked(chunks, BlobKind.VERSIONS)
+        case RankMetadata(chunks):
+            blobs = _marked(chunks, BlobKind.RANKS)
         case UpdatedSessionMetadata(chunks, results):
             blobs = _marked(chunks, BlobKind.SESSIONS)
             blobs += _marked(results, BlobKind.RESULTS, ((-FINAL_US, FINAL_US),))
@@ -183,7 +187,7 @@ class Decoder:
         if taken is not None:
             table = table.filter(pa.array(~decode_bits(taken, table.num_rows)))
         match blob.kind:
-            case BlobKind.SESSIONS | BlobKind.FILL | BlobKind.VERSIONS:
+            case BlobKind.SESSIONS | BlobKind.FILL | BlobKind.VERSIONS | BlobKind.RANKS:
                 return self._decode_marked(table, blob.kind)
             case BlobKind.RESULTS:
                 return _decode_results(table, blob.ranges)

@@ -263,6 +263,15 @@ class VersionMetadata(MarkedMetadata):
 
 
 @dataclass(frozen=True)
+class RankMetadata(MarkedMetadata):
+    """State of first rows over all time: rows of each key that are or may become first.
+
+    The last time is the end of the slice of a row that waits for the watermark. Both times are 0
+    if rows do not wait.
+    """
+
+
+@dataclass(frozen=True)
 class UpdatedSessionMetadata:
     """State of the session operator that emits sessions more than once.
 
@@ -332,6 +341,7 @@ OperatorMetadata: TypeAlias = (
     | SessionMetadata
     | FillMetadata
     | VersionMetadata
+    | RankMetadata
     | UpdatedSessionMetadata
     | GeneralMetadata
 )

@@ -49,6 +49,7 @@ from runtime.streaming.state.metadata import (
     MarkedChunk,
     OperatorMetadata,
     Part,
+    RankMetadata,
     SessionMetadata,
     Slab,
     SliceMetadata,
@@ -233,7 +234,12 @@ class _Splitter:
         match metadata.contents:
             case GeneralMetadata(cells):
                 return [GeneralMetadata(own) for own in self._cells(cells)]
-            case SessionMetadata(chunks) | FillMetadata(chunks) | VersionMetadata(chunks):
+            case (
+                SessionMetadata(chunks)
+                | FillMetadata(chunks)
+                | VersionMetadata(chunks)
+                | RankMetadata(chunks)
+            ):
                 return [replace(metadata.contents, chunks=own) for own in self._marked(chunks)]
             case UpdatedSessionMetadata(chunks, results):
                 both = zip(self._marked(chunks), self._marked(results), strict=True)

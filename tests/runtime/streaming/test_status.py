@@ -85,7 +85,7 @@ def operator(*sources: SourceStatus, **fields: Any) -> OperatorStatus:
             "1970-01-01 01:00:00, 2 h 00 min before it",
         ),
         ([operator(source("a", None))], "there is no watermark yet, because no row with a time has arrived from `a`"),
-        ([operator(source("a", None), n_rows=4)], "groups without a window are emitted when they change"),
+        ([operator(source("a", None), n_rows=4)], "groups and ranks without a window are emitted when they change"),
         ([operator(source("a", HOUR), n_late=5, n_null_times=1)], "all rows were dropped: 5 late, 1 without a time"),
         ([operator(source("a", MAX))], "all windows with rows are closed and emitted"),
         ([], "rows are emitted as they arrive"),

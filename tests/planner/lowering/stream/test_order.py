@@ -83,9 +83,10 @@ def test_windows_that_are_emitted_again_have_no_order() -> None:
         ),
         ("SELECT SUM(x) OVER (ORDER BY ts) AS s FROM t", "CUMULATE for running totals"),
         (
-            "SELECT * FROM (SELECT k1, ROW_NUMBER() OVER (PARTITION BY k1, k2 ORDER BY ts) AS rn "
-            "FROM t) WHERE rn = 1",
-            "PARTITION BY window_start, window_end, k1, k2, and a condition such as = 1",
+            "SELECT k1, ROW_NUMBER() OVER (PARTITION BY k1, k2 ORDER BY ts) AS rn FROM t",
+            "filter the rank in a query around it, with a condition such as = 1, or rank within "
+            "windows: FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)), PARTITION BY "
+            "window_start, window_end, k1, k2",
         ),
         ("SELECT LAG(x) OVER (PARTITION BY k1 ORDER BY ts) AS p FROM t", "Session.windows"),
         (

@@ -1,5 +1,3 @@
 CREATE TABLE clicks (page STRING, tags ARRAY<STRING>, n INT, ts TIMESTAMP_LTZ(3), seen TIMESTAMP_LTZ(3), pt AS PROCTIME(),
   WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) WITH ('connector' = 'datagen');
-SELECT page, n
-FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY page ORDER BY ts) AS r FROM clicks)
-WHERE r = 1;
+SELECT page, tags FROM clicks QUALIFY ROW_NUMBER() OVER (PARTITION BY page ORDER BY n) = 1;

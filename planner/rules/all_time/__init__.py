@@ -1,0 +1,1 @@
+"""Rules for queries over all rows of a stream, without a window."""

@@ -1,0 +1,306 @@
+"""The operator of the first rows of each key over all time: ROW_NUMBER without a window.
+
+It reads rows as keys of partials, with their number of copies, and is used in two ways.
+
+- Rows wait for the watermark, if windows close: the first row of a key is emitted once, when the
+  watermark has passed the end of its slice. State has one row per key: the first one so far, or
+  only the key, with 0 copies, once its row has been emitted.
+- Otherwise the first rows so far are emitted, and again as changes when they change. State has
+  these rows.
+
+A micro-batch reads and replaces the rows of its own keys; see
+`runtime.streaming.state.marked_chunks`. Which rows are first does not depend on the order in which
+they arrive, because the order by which ROW_NUMBER ranks has all columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column, replace_values
+from runtime.compute.kernels.keys import encode_keys
+from runtime.compute.kernels.merge import WINDOW_BOUND_TYPE, merged_schema, with_averages
+from runtime.compute.kernels.ranks import codes_of, first_places, ranked_rows
+from runtime.local.streaming.messages import SLICE_END, LateRows
+from runtime.local.streaming.stage import ROW_COUNT
+from runtime.spec.aggregates import WindowAggregation
+from runtime.spec.expressions import FirstRows
+from runtime.spec.stream import FINAL_US, LATE_ROW, ROW_KIND
+from runtime.streaming.operators.base import (
+    Emitted,
+    KeyGroupOperator,
+    KeyGroupSpec,
+    MicroBatch,
+    Output,
+)
+from runtime.streaming.operators.row_changes import DELETE, INSERT, differences, updates
+from runtime.streaming.state.blobs import BlobStore
+from runtime.streaming.state.columns import StateColumns
+from runtime.streaming.state.marked_chunks import MARK, MarkedChunks
+from runtime.streaming.state.metadata import MarkedMetadata, RankMetadata
+from runtime.streaming.watermarks import Watermarks, watermark_of_rows_us
+from runtime.windows.times import FIRST_TIME, LAST_TIME
+
+
+@dataclass(frozen=True)
+class RankSpec:
+    """Spec of the operator of first rows. The same for all key groups.
+
+    Attributes:
+        first: Keys, order and last rank.
+        first_rank: First rank to emit. 1 if windows close.
+        aggregation: Merge of the partials, whose only call is the number of copies.
+        columns: Columns of the partials: rows, slice end and number of copies.
+        common: Spec shared by all operators.
+    """
+
+    first: FirstRows
+    first_rank: int
+    aggregation: WindowAggregation
+    columns: StateColumns
+    common: KeyGroupSpec
+
+
+class RankOperator(KeyGroupOperator):
+    """The operator of first rows of one key group."""
+
+    def __init__(self, spec: RankSpec, store: BlobStore) -> None:
+        super().__init__(spec.common, store)
+        self._spec = spec
+        self._of = spec.first
+        self._copies = spec.columns.names[-1]
+        assert spec.aggregation.window.has_slices
+        self._waits = spec.aggregation.window.closes
+        self._grid = spec.aggregation.window.assigner()
+        before = self._metadata_before(MarkedMetadata)
+        self._state = MarkedChunks(
+            store,
+            spec.first.by,
+            spec.common.thresholds,
+            () if before is None else before.chunks,
+            lambda table: spec.columns.of(table, FIRST_TIME, LAST_TIME, MARK),
+        )
+
+    def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
+        if not self._waits:
+            yield from map(Output, self._changes(self._new_rows(batch.partials, None)))
+            if after.has_ended:
+                self._state.clear()
+            return [0]
+        closed, fires = before.fired_until_us(), after.fired_until_us()
+        if closed is not None and before.combined_us is not None:
+            for table in batch.candidates:
+                is_late = pa.array(int64_column(table, SLICE_END) <= closed)
+                if is_late.true_count:
+                    rows = table.select([LATE_ROW]).filter(is_late)
+                    yield Output(LateRows(rows, before.combined_us))
+        n_late = 0
+        for table in batch.partials:
+            if closed is not None and table.num_rows:
+                is_late_row = self._spec.columns.ends(table) <= closed
+                n_late += int(int64_column(table, ROW_COUNT)[is_late_row].sum())
+        new = self._new_rows(batch.partials, closed)
+        yield from map(Output, self._passed(new, fires))
+        if after.has_ended:
+            self._state.clear()
+        return [n_late]
+
+    def _new_rows(self, tables: Sequence[pa.Table], closed: int | None) -> pa.Table | None:
+        """Return the rows of partials that are not late. None if there are none."""
+        accepted = []
+        for table in tables:
+            table = table.drop_columns([ROW_COUNT])
+            if closed is not None and table.num_rows:
+                table = table.filter(pa.array(self._spec.columns.ends(table) > closed))
+            if table.num_rows:
+                accepted.append(table)
+        if not accepted:
+            return None
+        rows = self._spec.columns.merge(accepted)
+        ends = self._spec.columns.ends(rows) if self._waits else np.zeros(len(rows), np.int64)
+        for name in (FIRST_TIME, LAST_TIME):
+            rows = rows.append_column(name, pa.array(ends))
+        return rows
+
+    # -- rows that wait for the watermark ----------------------------------------------------------
+
+    def _passed(self, new: pa.Table | None, fires: int | None) -> Iterator[pa.RecordBatch]:
+        """Yield the first rows of keys that the watermark has passed, and keep the others."""
+        is_due = self._state.no_marks()
+        if fires is not None:
+            self._state.mark_ends(is_due, fires)
+        to_add = []
+        if new is not None:
+            new = self._improving(new)
+            marks = self._state.marks(new)
+            if fires is not None:
+                is_due[marks[int64_column(new, LAST_TIME) <= fires]] = True
+            waits = pa.array(~is_due[marks])
+            to_add.append(new.filter(waits))
+            new = new.filter(pa.array(is_due[marks]))
+        rows = [table for _, table in self._state.take_marked(is_due)]
+        if new is not None:
+            rows.append(new)
+        if sum(table.num_rows for table in rows):
+            table = pa.concat_tables(rows).combine_chunks()
+            self._note_bytes(table)
+            first = self._first(self._unseen(table))
+            to_add.append(table.filter(pa.array(self._is_seen(table))))
+            assert fires is not None, "rows are due"
+            is_passed = int64_column(first, LAST_TIME) <= fires
+            passed = first.filter(pa.array(is_passed))
+            to_add += [first.filter(pa.array(~is_passed)), self._seen(passed)]
+            if passed.num_rows:
+                yield self._results(passed, np.ones(len(passed), np.int64))
+        self._append(to_add)
+
+    def _improving(self, new: pa.Table) -> pa.Table:
+        """Return the new rows that are the first ones of their keys so far."""
+        known = self._state.rows_marked(self._marked(new))
+        n_known = sum(table.num_rows for table in known)
+        table = pa.concat_tables([*known, new]).combine_chunks()
+        self._note_bytes(table)
+        numbered = table.append_column(MARK, pa.array(np.arange(len(table))))
+        numbers = int64_column(self._first(self._unseen(numbered)), MARK)
+        return table.take(pa.array(np.sort(numbers[numbers >= n_known])))
+
+    def _is_seen(self, table: pa.Table) -> BoolArray:
+        """Return which rows are keys whose row has been emitted."""
+        is_seen: BoolArray = int64_column(table, self._copies) == 0
+        return is_seen
+
+    def _unseen(self, table: pa.Table) -> pa.Table:
+        """Return the rows of keys whose row has not been emitted."""
+        is_seen = self._is_seen(table)
+        if not is_seen.any():
+            return table
+        codes = self._codes(table)
+        of_key = np.zeros(int(codes.max()) + 1, np.bool_)
+        of_key[codes[is_seen]] = True
+        return table.filter(pa.array(~of_key[codes]))
+
+    def _seen(self, rows: pa.Table) -> pa.Table:
+        """Return the keys of emitted rows, for the state. The other columns are NULL."""
+        for place, field in enumerate(rows.schema):
+            if field.name not in (*self._of.by, *self._numbers):
+                rows = rows.set_column(place, field, pa.nulls(len(rows), field.type))
+        for name in self._numbers:
+            value = FINAL_US if name in (FIRST_TIME, LAST_TIME) else 0
+            rows = replace_values(rows, name, np.full(len(rows), value))
+        return rows
+
+    @property
+    def _numbers(self) -> tuple[str, ...]:
+        return (self._spec.columns.slice_end, self._copies, FIRST_TIME, LAST_TIME)
+
+    def _first(self, table: pa.Table) -> pa.Table:
+        """Return the first row of each key."""
+        if not table.num_rows:
+            return table
+        by = [table.column(name) for name in self._of.by]
+        places = first_places(by, table, self._of.order, self._of.function, self._of.last)
+        return table.take(pa.array(places))
+
+    # -- rows that change --------------------------------------------------------------------------
+
+    def _changes(self, new: pa.Table | None) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of the first rows, and keep the new ones."""
+        if new is None:
+            return
+        new = self._repeated(new)
+        known = pa.concat_tables(
+            [*self._state.rows_marked(self._marked(new)), new.slice(0, 0)]
+        ).combine_chunks()
+        table = pa.concat_tables([known, new]).combine_chunks()
+        self._note_bytes(table)
+        places, _ = self._ranked(table)
+        codes = self._codes(table)
+        is_changed = np.zeros(int(codes.max()) + 1, np.bool_)
+        is_changed[codes[places[places >= len(known)]]] = True
+        if not is_changed.any():
+            return
+        now = table.take(pa.array(places))
+        old = known.filter(pa.array(is_changed[codes[: len(known)]]))
+        changed = now.filter(pa.array(is_changed[codes[places]]))
+        yield from self._differences(old, changed)
+        is_replaced = self._marked(changed)
+        for _ in self._state.take_marked(is_replaced):
+            pass  # they are in `known`
+        # rows of other keys with these marks were taken too
+        self._append([now.filter(pa.array(is_replaced[self._state.marks(now)]))])
+
+    def _repeated(self, new: pa.Table) -> pa.Table:
+        """Return each row as often as it can be among the first."""
+        copies = int64_column(new, self._copies)
+        if self._of.function == "ROW_NUMBER":
+            copies = np.minimum(copies, self._of.last)
+        if (copies > 1).any():
+            new = new.take(pa.array(np.repeat(np.arange(len(new)), copies)))
+        return replace_values(new, self._copies, np.ones(len(new), np.int64))
+
+    def _differences(self, old: pa.Table, now: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Yield the changes from emitted to current rows of some keys."""
+        if self._of.last == 1 and self._of.function == "ROW_NUMBER":
+            both = (self._results(t, np.ones(len(t), np.int64)) for t in (old, now))
+            before, after = (pa.Table.from_batches([batch]) for batch in both)
+            yield from updates(before, after, self._of.by)[1]
+            return
+        kinds = [(DELETE, old), (INSERT, now)]
+        rows = [t.add_column(0, ROW_KIND, pa.repeat(pa.scalar(k), len(t))) for k, t in kinds]
+        yield from differences(pa.concat_tables(rows), self._ranked_results).to_batches()
+
+    def _ranked_results(self, table: pa.Table) -> pa.Table:
+        places, ranks = self._ranked(table)
+        is_emitted = ranks >= self._spec.first_rank
+        rows = table.take(pa.array(places[is_emitted]))
+        return pa.Table.from_batches([self._results(rows, ranks[is_emitted])])
+
+    def _ranked(self, table: pa.Table) -> tuple[Int64Array, Int64Array]:
+        """Return the first rows of each key, and their ranks."""
+        of, by = self._of, [table.column(name) for name in self._of.by]
+        codes = codes_of(table, of.order)
+        return ranked_rows(by, codes, len(table), of.function, (1, of.last))
+
+    # -- both --------------------------------------------------------------------------------------
+
+    def _codes(self, table: pa.Table) -> Int64Array:
+        """Return a number for each row's key."""
+        return encode_keys([table.column(name) for name in self._of.by], len(table))[0]
+
+    def _marked(self, table: pa.Table) -> BoolArray:
+        """Return for each mark whether it is the one of a row's key."""
+        is_marked = self._state.no_marks()
+        is_marked[self._state.marks(table)] = True
+        return is_marked
+
+    def _append(self, tables: Sequence[pa.Table]) -> None:
+        if sum(table.num_rows for table in tables):
+            self._state.append(pa.concat_tables(tables).combine_chunks())
+
+    def _results(self, rows: pa.Table, ranks: Int64Array) -> pa.RecordBatch:
+        """Return rows as windows of the aggregation, with ranks as the number of copies."""
+        of = self._spec.aggregation
+        schema = merged_schema(rows.schema, of)
+        ends = self._spec.columns.ends(rows)
+        times = (self._grid.window_start(ends), ends)
+        bounds = [pa.array(us).cast(WINDOW_BOUND_TYPE) for us in times]
+        keys = [rows.column(name).combine_chunks() for name in of.keys]
+        columns = [*keys, *bounds, pa.array(ranks)]
+        return with_averages(columns, schema, of)
+
+    def _output_watermark_us(self) -> int | None:
+        return watermark_of_rows_us(self._watermarks, self._grid)
+
+    def _metadata(self) -> RankMetadata:
+        return RankMetadata(self._state.chunks)
+
+    def _size(self) -> tuple[int, int]:
+        return self._state.size
+
+    def _next_window_end_us(self, reader: int) -> int | None:
+        ends = [chunk.last_us for chunk in self._state.chunks if chunk.last_us != FINAL_US]
+        return min(ends, default=None) if self._waits else None

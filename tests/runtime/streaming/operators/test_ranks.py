@@ -1,0 +1,172 @@
+"""The operator of first rows over all time, micro-batch by micro-batch: rows and state."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from runtime.local.streaming.messages import EndOfInput, SourceProgress
+from runtime.local.streaming.stage import ROW_COUNT
+from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
+from runtime.spec.expressions import FirstRows, RankOrder
+from runtime.spec.stream import ROW_KIND
+from runtime.spec.thresholds import Thresholds
+from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
+from runtime.streaming.operators.ranks import RankOperator, RankSpec
+from runtime.streaming.state.blobs import METADATA
+from runtime.streaming.state.columns import StateColumns
+from runtime.streaming.state.contents import BlobKind, blobs_of
+from runtime.streaming.state.metadata import RankMetadata
+from runtime.windows import AlignedWindow, AllTime
+from runtime.windows.tumble import Tumble
+from tests.runtime.streaming.model import Memory, outputs
+
+SECOND = 1_000_000
+KEYS = ("key", "time", "value")
+COPIES = (Merge(("copies",), MergeOp.COUNT),)
+ORDER = tuple(RankOrder(name, is_descending=False, nulls_first=True) for name in ("time", "value"))
+THRESHOLDS = [Thresholds(), Thresholds(sessions_n_marks=2, sessions_max_runs=2)]
+
+
+def spec_of(window: AlignedWindow, last: int = 1, function: str = "ROW_NUMBER") -> RankSpec:
+    return RankSpec(
+        FirstRows(("key",), ORDER, function, last),
+        1,
+        WindowAggregation(window, KEYS, "$slice_end", COPIES),
+        StateColumns(KEYS, "$slice_end", COPIES),
+        KeyGroupSpec(1),
+    )
+
+
+@dataclass
+class Stream:
+    """An operator that is recreated for every micro-batch over one state."""
+
+    spec: RankSpec
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    store: Memory = field(default_factory=Memory)
+    status: Status | None = None
+    bound: None = None
+
+    def read(self, rows: list[tuple], watermark_s: float) -> list[tuple]:
+        """Run a micro-batch with rows (key, seconds, value). Return the emitted rows."""
+        us = int(watermark_s * SECOND)
+        batch = MicroBatch([self._partials(rows)], [SourceProgress(0, us, us, 1)])
+        return self._run(batch)
+
+    def end(self) -> list[tuple]:
+        """End the input."""
+        return self._run(MicroBatch([], [EndOfInput()]))
+
+    def _partials(self, rows: list[tuple]) -> pa.Table:
+        keys, seconds, values = zip(*rows, strict=True) if rows else ((), (), ())
+        times = np.array(seconds, np.int64) * SECOND
+        ends = times + SECOND if self.spec.aggregation.window.closes else np.ones(len(rows))
+        ones = np.ones(len(rows), np.int64)
+        return pa.table(
+            {
+                "key": pa.array(keys, pa.string()),
+                "time": pa.array(times).cast(pa.timestamp("us")),
+                "value": pa.array(values, pa.int64()),
+                "$slice_end": pa.array(ends.astype(np.int64)),
+                "copies": pa.array(ones),
+                ROW_COUNT: pa.array(ones),
+            }
+        )
+
+    def _run(self, batch: MicroBatch) -> list[tuple]:
+        common = replace(self.spec.common, thresholds=self.thresholds)
+        spec = replace(self.spec, common=common)
+        *results, self.status = (o.result for o in outputs(RankOperator, spec, self, batch))
+        return [
+            (*([row[ROW_KIND]] if ROW_KIND in row else []), row["key"], row["value"])
+            for table in results
+            for row in table.to_pylist()
+        ]
+
+
+@pytest.mark.parametrize("thresholds", THRESHOLDS)
+def test_the_first_row_of_each_key_is_emitted_once_in_a_long_stream(thresholds):
+    rng = random.Random(7)
+    stream, first, emitted = Stream(spec_of(Tumble(SECOND)), thresholds), {}, []
+    for second in range(3, 60):
+        rows = [
+            (rng.choice([None, *"abcdefghijkl"]), second - rng.randrange(3), rng.randrange(100))
+            for _ in range(rng.randrange(4))
+        ]
+        for key, at, value in rows:
+            first[key] = min(first.get(key, (at, value)), (at, value))
+        emitted += stream.read(rows, second - 1.5)
+    emitted += stream.end()
+    assert sorted(emitted, key=str) == sorted(((k, v) for k, (_, v) in first.items()), key=str)
+    assert list(stream.store.blobs) == [METADATA]
+
+
+def test_state_has_one_row_per_key_without_its_columns_once_it_is_emitted():
+    #  0         1         2         3         4
+    #  [---------)[--------)
+    #  a 5       a 6 (later, not first)        watermark: 2.5
+    stream = Stream(spec_of(Tumble(SECOND)))
+    assert stream.read([("a", 0, 5), ("a", 1, 6)], 0.5) == []
+    assert stream.status.n_rows == 1
+    assert stream.status.next_window_end_us == SECOND
+    assert stream.read([("a", 2, 1)], 2.5) == [("a", 5)]
+    assert stream.read([("a", 3, 0)], 4) == []
+    assert stream.status.n_rows == 1
+    assert stream.status.next_window_end_us is None
+    (blob,) = blobs_of(replace_contents(stream)).values()
+    assert blob.kind is BlobKind.RANKS
+
+
+def replace_contents(stream: Stream):
+    from runtime.streaming.state.codec import decode_metadata
+
+    metadata = decode_metadata(stream.store.blobs[METADATA])
+    assert isinstance(metadata.contents, RankMetadata)
+    return metadata
+
+
+def test_a_late_row_is_counted_and_does_not_hide_later_rows():
+    stream = Stream(spec_of(Tumble(SECOND)))
+    stream.read([], 5)
+    assert stream.read([("a", 3, 1)], 5) == []
+    assert stream.status.n_late == 1
+    assert stream.read([("a", 6, 2)], 8) == [("a", 2)]
+
+
+def test_a_row_that_becomes_first_replaces_the_emitted_one():
+    stream = Stream(spec_of(AllTime()))
+    assert stream.read([("a", 5, 1), ("b", 5, 9)], 0) == [("+I", "a", 1), ("+I", "b", 9)]
+    assert stream.read([("a", 7, 0)], 0) == []
+    assert stream.read([("a", 5, 0)], 0) == [("-U", "a", 1), ("+U", "a", 0)]
+    assert stream.status.n_rows == 2
+
+
+@pytest.mark.parametrize("thresholds", THRESHOLDS)
+@pytest.mark.parametrize("function", ["ROW_NUMBER", "RANK", "DENSE_RANK"])
+def test_corrections_of_a_top_add_up_to_it(thresholds, function):
+    rng = random.Random(3)
+    stream, rows, sink = Stream(spec_of(AllTime(), 2, function), thresholds), [], []
+    for _ in range(25):
+        new = [(rng.choice("abc"), rng.randrange(9), rng.randrange(2)) for _ in range(2)]
+        rows += new
+        for kind, key, value in stream.read(new, 0):
+            sink.append((key, value)) if kind in ("+I", "+U") else sink.remove((key, value))
+        assert sorted(sink) == sorted(top(rows, function))
+
+
+def top(rows: list[tuple], function: str) -> list[tuple]:
+    """Return key and value of the rows with rank 1 or 2 of each key."""
+    result = []
+    for key, at, value in rows:
+        before = [(t, v) for k, t, v in rows if k == key and (t, v) < (at, value)]
+        rank = len(before) if function != "DENSE_RANK" else len(set(before))
+        result += [(key, at, value)] if rank < 2 else []
+    if function == "ROW_NUMBER":
+        of_keys = {key: sorted(row for row in result if row[0] == key)[:2] for key, *_ in rows}
+        result = [row for first in of_keys.values() for row in first]
+    return [(key, value) for key, _, value in result]
