@@ -1,7 +1,7 @@
 .PHONY: install style types test test-core versions goldens reference bench check
 
 # tests of parts, see sqlwin/parts.py
-PARTS = sqlwin/advise sqlwin/compiling sqlwin/dbapi sqlwin/lsp sqlwin/observers sqlwin/server sqlwin/testing sqlwin/ui runtime/simulator
+PARTS = sqlwin/advise sqlwin/compiling sqlwin/dbapi sqlwin/lsp sqlwin/observers sqlwin/origins sqlwin/server sqlwin/testing sqlwin/ui runtime/simulator
 
 install:
 	pip install -e '.[java,test,bench]'

@@ -22,6 +22,7 @@ PLACES = {
     **COMMANDS,
     "compiler": "sqlwin.compiling.scripts:Compiler",
     "observers": "sqlwin.observers:add_listeners",
+    "origin": "sqlwin.origins.explain:explain_row",
     "page": "sqlwin.ui.server:serve_session",
 }
 

@@ -193,7 +193,7 @@ MAY_IMPORT = {
         "runtime.frames runtime.lake runtime.local runtime.materialized runtime.options "
         "runtime.plan runtime.scan runtime.sinks runtime.spark runtime.spec runtime.streaming "
         "runtime.streaming.general runtime.windows sqlwin.catalog sqlwin.config sqlwin.display "
-        "sqlwin.parser sqlwin.result sqlwin.statements py4j pyarrow pyspark sqlglot"
+        "sqlwin.parser sqlwin.parts sqlwin.result sqlwin.statements py4j pyarrow pyspark sqlglot"
     ),
     "sqlwin.result": (
         "runtime runtime.engines.local runtime.frames runtime.results runtime.spark "
@@ -213,6 +213,10 @@ MAY_IMPORT = {
         "runtime runtime.compute runtime.plan runtime.simulator runtime.spec runtime.windows "
         "sqlwin.catalog sqlwin.config sqlwin.console sqlwin.control sqlwin.display sqlwin.execution "
         "sqlwin.session click numpy pyarrow rich"
+    ),
+    "sqlwin.origins": (
+        "runtime runtime.plan runtime.simulator runtime.spec sqlwin.catalog sqlwin.execution "
+        "pyarrow"
     ),
     "sqlwin.compiling": (
         "runtime runtime.compute runtime.spark runtime.spec sqlwin.console sqlwin.control "
@@ -398,6 +402,7 @@ PARTS = (
         "sqlwin.ibis",
         "sqlwin.lsp",
         "sqlwin.observers",
+        "sqlwin.origins",
         "sqlwin.server",
     ),
     *(

@@ -2,24 +2,94 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import pyarrow as pa
+
+from runtime.engines.local.rows import computed_batches
+from runtime.local.scan_rows import ScanRows
+from runtime.plan.local import ArrowBuffer, LocalStep, is_local
 from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import GivenRows, ProjectedRows, UnitedRows
+from runtime.plan.rows import GivenRows, ProjectedRows, RowScan, UnitedRows, local_rows
+from runtime.plan.simulated import SimulatedOperator
 from runtime.spec.expressions import ColumnRef
-from runtime.spec.stream import LATE_ROW, ROW_KIND
+from runtime.spec.stream import LATE_ROW, ROW_KIND, TIME
 from runtime.spec.table import Column
 
 _NUMBER = Column(LATE_ROW, "bigint")
 _KIND = Column(ROW_KIND, "string")
 
 
-def carry(rows: PlanNode) -> PlanNode | None:
+def carry(rows: PlanNode, *, is_of_operator: bool = False) -> PlanNode | None:
     """Return rows of tables with the number of each row as LATE_ROW.
 
-    None if the relation does more than filter and project tables.
+    Args:
+        rows: Relation.
+        is_of_operator: Whether it is over windows of operators, not over tables.
+
+    Returns:
+        None if the relation does more than filter and project such rows.
     """
-    return _carry(rows, _NUMBER, is_of_operator=False)
+    return _carry(rows, _NUMBER, is_of_operator=is_of_operator)
+
+
+def scanned_rows(
+    operator: SimulatedOperator,
+    given: Mapping[str, Sequence[pa.RecordBatch]],
+    *,
+    keeps_filters: bool = True,
+) -> pa.Table | None:
+    """Return LATE_ROW, TIME and the group keys of the rows that an operator counts.
+
+    Args:
+        operator: Operator.
+        given: Rows of tables, and windows of operators, with their numbers as LATE_ROW.
+        keeps_filters: Whether rows that filters remove are left out.
+
+    Returns:
+        None if the rows are not rows of tables or windows that are only filtered and projected.
+
+    Raises:
+        ExecutionError: An expression fails.
+    """
+    local = local_rows(operator.windows)
+    assert is_local(local, RowScan, ArrowBuffer), "a simulated operator reads relations"
+    source = local.source
+    relation = carry(source.input) or carry(source.input, is_of_operator=True)
+    if relation is None:
+        return None
+    if not keeps_filters:
+        source, relation = replace(source, filters=()), _unfiltered(relation)
+    scan = ScanRows(
+        LocalStep(
+            source,
+            operator.step.input.mode,
+            local.window,
+            local.time_column,
+            local.time_type,
+            local.slice_end,
+        )
+    )
+    names = (LATE_ROW, TIME, *local.keys)
+    parts: dict[str, list[pa.Array]] = {name: [] for name in names}
+    for batch in computed_batches(relation, given):
+        rows = scan.filter_rows(batch)
+        columns = {**scan.columns(rows), LATE_ROW: rows.column(LATE_ROW)}
+        for name in names:
+            parts[name].append(columns[name])
+    return pa.table({name: pa.chunked_array(parts[name]) for name in names})
+
+
+def _unfiltered(rows: PlanNode) -> PlanNode:
+    """Return a relation of `carry` without its filters."""
+    match rows:
+        case ProjectedRows():
+            projection = replace(rows.projection, filters=())
+            return ProjectedRows(_unfiltered(rows.input), projection)
+        case UnitedRows():
+            return UnitedRows(tuple(_unfiltered(part) for part in rows.parts))
+    return rows
 
 
 def carry_kind(rows: PlanNode) -> PlanNode:

@@ -19,13 +19,11 @@ import pyarrow as pa
 from runtime.compute.kernels.columns import Int64Array, int64_values, one_chunk
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.wall_clock import instants_us, wall_clock_us
-from runtime.engines.local.rows import computed_batches
-from runtime.local.scan_rows import ScanRows
-from runtime.plan.local import ArrowBuffer, LocalStep, is_local
+from runtime.plan.local import ArrowBuffer, is_local
 from runtime.plan.rows import RowScan, local_rows
 from runtime.plan.simulated import SimulatedOperator
 from runtime.refusal import refuse
-from runtime.simulator.carried import carry
+from runtime.simulator.carried import scanned_rows
 from runtime.spec.stream import FINAL_US, LATE_ROW, TIME
 from runtime.streaming.watermarks import FIRE_LAG_US
 from runtime.windows.assigner import SliceAssigner
@@ -341,27 +339,16 @@ def counted_rows(operator: SimulatedOperator, arrivals: Arrivals, lateness_us: i
     """
     local, mode = local_rows(operator.windows), operator.step.input.mode
     assert is_local(local, RowScan, ArrowBuffer), "a simulated operator reads relations"
-    windows, source = local.window, carry(local.source.input)
+    windows = local.window
     if not windows.has_slices or not windows.closes:
         refuse("only TUMBLE, HOP and CUMULATE have ends that do not depend on other rows")
-    if source is None or len(mode.sources) != 1:
-        refuse("its windows are not over the rows of one table")
     if mode.sources[0].time_type == "proctime":
         refuse("no row is late on processing time")
     if mode.sources[0].idle_advance_us is not None:
         refuse("the clock of the machine advances the watermark")
-    step = LocalStep(
-        local.source, mode, windows, local.time_column, local.time_type, local.slice_end
-    )
-    scan = ScanRows(step)
-    names = (LATE_ROW, TIME, *local.keys)
-    parts: dict[str, list[pa.Array]] = {name: [] for name in names}
-    for batch in computed_batches(source, {arrivals.table: [arrivals.rows]}):
-        rows = scan.filter_rows(batch)
-        columns = {**scan.columns(rows), LATE_ROW: rows.column(LATE_ROW)}
-        for name in names:
-            parts[name].append(columns[name])
-    rows = pa.table({name: pa.chunked_array(parts[name]) for name in names})
+    rows = scanned_rows(operator, {arrivals.table: [arrivals.rows]})
+    if rows is None or len(mode.sources) != 1:
+        refuse("its windows are not over the rows of one table")
     assigner = windows.assigner()
     slice_end = assigner.slice_end(int64_values(one_chunk(rows.column(TIME))))
     # rows in gaps between windows are in none

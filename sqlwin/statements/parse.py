@@ -50,6 +50,7 @@ EXPLAIN_DETAILS = (
     "FORMATTED",
     "JSON_EXECUTION_PLAN",
     "PLAN_ADVICE",
+    "ROW",
     "VERBOSE",
 )
 

@@ -1,0 +1,202 @@
+"""Explain a row of a result by the rows of the tables that are in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from runtime.errors import AnalysisError
+from runtime.names import quote_name
+from runtime.plan.simulated import SimulatedTable
+from runtime.refusal import Refusal, tried
+from runtime.simulator.origins import Origin, origin_of, result_rows
+from runtime.simulator.tables import TableRows
+from runtime.spec.figures import count_text, wall_clock_text
+from runtime.spec.stream import LATE_ROW
+from runtime.spec.table import TableSpec
+from sqlwin.catalog.entries import Entry, Name
+from sqlwin.execution.simulated import Simulated
+
+# Columns that say where a row is stored, and the metadata columns that have them, by connector
+_PLACES = {
+    "filesystem": {"$file": "STRING METADATA FROM 'file.path'"},
+    "kafka": {
+        "$partition": "INT METADATA FROM 'partition'",
+        "$offset": "BIGINT METADATA FROM 'offset'",
+    },
+}
+# Lines per list
+_MAX_LINES = 20
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Rows of a table, with the columns that say where they are stored."""
+
+    rows: pa.Table
+    places: tuple[str, ...]
+
+
+def explain_row(
+    simulated: Simulated | Refusal,
+    read: Callable[[str], pa.Table],
+    entry: Callable[[Name], Entry | None],
+    *,
+    lists_rows: bool,
+) -> str:
+    """Return the explanation of a query's only row.
+
+    Args:
+        simulated: The query, or why its rows cannot be traced.
+        read: Runs a statement and returns its rows.
+        entry: Returns the definition of a table.
+        lists_rows: Whether to list the rows.
+
+    Raises:
+        AnalysisError: The query has no row or several, or its row cannot be traced.
+        SqlwinError: A table cannot be read.
+    """
+    if isinstance(simulated, Refusal):
+        raise _untraceable(simulated)
+    query = simulated.query
+    rows = {table.name: _read(table, read, entry(_name(table))) for table in query.tables}
+    tables: dict[str, TableRows] = {}
+    first = 0
+    for table in query.tables:
+        tables[table.name] = TableRows(table, rows[table.name].rows, first)
+        first += len(tables[table.name].numbers)
+    result = tried(result_rows, query, tables)
+    if isinstance(result, Refusal):
+        raise _untraceable(result)
+    if len(result) != 1:
+        raise AnalysisError(
+            f"the query returns {count_text(len(result), 'rows')}, and EXPLAIN ROW explains one",
+            hint="for example EXPLAIN ROW SELECT * FROM (...) WHERE window_end = ... AND k = ...",
+        )
+    row = result.drop_columns([LATE_ROW]).to_pylist()[0]
+    origin = tried(origin_of, query, tables, result.column(LATE_ROW)[0].as_py())
+    if isinstance(origin, Refusal):
+        raise _untraceable(origin)
+    return "\n".join(
+        ("== Row ==", _values(row), *_lines(origin, rows, tables, lists_rows=lists_rows))
+    )
+
+
+def _untraceable(refusal: Refusal) -> AnalysisError:
+    return AnalysisError(f"the rows of this query cannot be traced: {refusal}")
+
+
+def _name(table: SimulatedTable) -> Name:
+    return tuple(table.name.split("."))
+
+
+def _read(table: SimulatedTable, read: Callable[[str], pa.Table], entry: Entry | None) -> _Read:
+    """Return all rows of a table."""
+    places = _PLACES.get(entry.connector, {}) if isinstance(entry, TableSpec) else {}
+    own = [quote_name(column.name) for column in table.own_columns]
+    name = ".".join(map(quote_name, _name(table)))
+    if not places:
+        return _Read(read(f"SELECT {', '.join(own)} FROM {name}"), ())
+    # the copy has the rows of the table, with more columns
+    copy = quote_name(f"{_name(table)[-1]}$places")
+    items = ", ".join(f"{quote_name(column)} {text}" for column, text in places.items())
+    read(f"CREATE OR REPLACE TABLE {copy} ({items}) LIKE {name}")
+    try:
+        rows = read(f"SELECT {', '.join([*own, *map(quote_name, places)])} FROM {copy}")
+    finally:
+        read(f"DROP TABLE {copy}")
+    return _Read(rows, tuple(places))
+
+
+def _lines(
+    origin: Origin,
+    rows: Mapping[str, _Read],
+    tables: Mapping[str, TableRows],
+    *,
+    lists_rows: bool,
+) -> Iterator[str]:
+    """Yield the lines about the windows of an origin and their rows, outermost first."""
+    yield ""
+    yield "== Windows =="
+    windows = [
+        f"{_values(keys) or 'all rows'}: from {wall_clock_text(start)} to {wall_clock_text(end)}"
+        for keys, (start, end) in zip(origin.keys, origin.bounds_us, strict=True)
+    ]
+    yield from _some(windows)
+    yield from _some(
+        [
+            f"slice that ends at {wall_clock_text(end)}: {count_text(n_rows, 'rows')}"
+            for end, n_rows in origin.slices
+        ]
+    )
+    if origin.below is not None:
+        yield f"they have {count_text(len(origin.numbers), 'rows')}, which are windows:"
+        yield from _lines(origin.below, rows, tables, lists_rows=lists_rows)
+        return
+    read, table = rows[origin.source], tables[origin.source]
+    yield ""
+    yield "== Rows =="
+    times = f", with times from {wall_clock_text(int(origin.times_us.min()))} to " + (
+        f"{wall_clock_text(int(origin.times_us.max()))}"
+    )
+    yield (
+        f"{len(origin.numbers):,} of {count_text(len(read.rows), 'rows')} of {origin.source}"
+        f"{times if len(origin.numbers) else ''}"
+    )
+    yield from _some(_stored(read, _places(origin, table)))
+    if len(origin.filtered):
+        n_filtered = count_text(len(origin.filtered), "rows")
+        yield f"with these keys and times, but removed by filters: {n_filtered}"
+    if lists_rows:
+        found = read.rows.select(table.rows.schema.names[:-1]).take(_places(origin, table))
+        yield from ("", f"== Rows of {origin.source} ==", *map(_values, found.to_pylist()))
+    n_untimed = sum(time is None for time in table.times_us) if table.table.time else 0
+    if n_untimed:
+        yield f"without a time, so in no window: {count_text(n_untimed, 'rows')} of {origin.source}"
+
+
+def _places(origin: Origin, table: TableRows) -> pa.Array:
+    """Return the places of an origin's rows among the rows of its table."""
+    return pa.array(origin.numbers - table.numbers.start)
+
+
+def _stored(read: _Read, places: pa.Array) -> list[str]:
+    """Return a line for each file or partition with rows."""
+    if not read.places:
+        return []
+    found = read.rows.select(list(read.places)).take(places)
+    group, *others = read.places
+    by_group = found.group_by(group, use_threads=False)
+    bounds = [(other, function) for other in others for function in ("min", "max")]
+    totals = by_group.aggregate([(group, "count"), *bounds])
+    lines = []
+    for one in totals.sort_by(group).to_pylist():
+        line = f"{group[1:]} {_shown(one[group])}: {count_text(one[f'{group}_count'], 'rows')}"
+        for other in others:
+            line += f", {other[1:]}s {one[f'{other}_min']} to {one[f'{other}_max']}"
+        lines.append(line)
+    return lines
+
+
+def _shown(place: object) -> object:
+    """Return a file of this machine as people write it, below the working directory if it is."""
+    if not isinstance(place, str) or not place.startswith("file:"):
+        return place
+    path = Path(place.removeprefix("file:"))
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _some(lines: list[str]) -> Iterator[str]:
+    """Yield the first lines, and how many follow."""
+    yield from lines[:_MAX_LINES]
+    if len(lines) > _MAX_LINES:
+        yield f"and {len(lines) - _MAX_LINES:,} more"
+
+
+def _values(row: Mapping[str, object]) -> str:
+    return ", ".join(
+        f"{name} = {'NULL' if value is None else value}" for name, value in row.items()
+    )

@@ -1,0 +1,163 @@
+"""EXPLAIN ROW: the rows that a row of a result is computed from."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sqlwin
+from runtime.errors import AnalysisError
+from runtime.simulator.compare import rows_of
+from runtime.simulator.origins import origin_of, result_rows
+from runtime.simulator.tables import TableRows
+from runtime.spec.stream import LATE_ROW
+from sqlwin.control import SessionControl
+from sqlwin.execution.simulated import Simulated
+from sqlwin.result import ExplainResult
+from sqlwin.statements.nodes import Query
+from sqlwin.testing.tables import GivenTable, create_tables
+
+START = datetime(2026, 3, 1)  # noqa: DTZ001  # a wall clock
+GROUPS = "GROUP BY k, window_start, window_end"
+TUMBLE = "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECONDS)"
+HOP = "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECONDS, INTERVAL '20' SECONDS)"
+CUMULATE = "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECONDS, INTERVAL '30' SECONDS)"
+SESSION = "SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '4' SECONDS)"
+SUMS = "SELECT k, window_start, window_end, COUNT(*) AS n, SUM(v) AS s"
+WIDER = f"""
+    SELECT window_start, window_end, SUM(n) AS n, MAX(s) AS s FROM TABLE(TUMBLE(TABLE (
+      SELECT k, COUNT(*) AS n, SUM(v) AS s, window_time AS w FROM TABLE({TUMBLE}) {GROUPS}, window_time
+    ), DESCRIPTOR(w), INTERVAL '30' SECONDS)) GROUP BY window_start, window_end
+"""
+QUERIES = [
+    f"{SUMS} FROM TABLE({TUMBLE}) {GROUPS}",
+    f"{SUMS} FROM TABLE({HOP}) WHERE v % 3 <> 0 {GROUPS} HAVING COUNT(*) > 1",
+    f"{SUMS} FROM TABLE({CUMULATE}) WHERE v > 5 {GROUPS}",
+    f"{SUMS} FROM TABLE({SESSION}) {GROUPS}",
+    f"SELECT s * 2 AS twice, n FROM ({SUMS} FROM TABLE({TUMBLE}) {GROUPS}) WHERE n > 2",
+    "SELECT k, COUNT(*) AS n, SUM(v) AS s FROM t WHERE v % 2 = 0 GROUP BY k",
+    WIDER,
+]
+
+
+def rows(random: Random, n_rows: int = 60) -> pa.Table:
+    times = [START + timedelta(seconds=random.uniform(0, 70)) for _ in range(n_rows)]
+    return pa.table(
+        {
+            "ts": pa.array(
+                [None if n % 13 == 0 else t for n, t in enumerate(times)], pa.timestamp("us")
+            ),
+            "k": [random.choice(["a", "b", None]) for _ in range(n_rows)],
+            "v": pa.array(range(n_rows), pa.int64()),
+        }
+    )
+
+
+def simulated(sql: str, table: pa.Table, directory: Path) -> Simulated:
+    """Return a query over a table `t`, without Spark."""
+    columns = (("ts", "TIMESTAMP(6)"), ("k", "STRING"), ("v", "BIGINT"))
+    with sqlwin.connect() as session:
+        create_tables(session, [GivenTable("t", table, columns, ("ts", "ts"))], directory)
+        control = SessionControl(session)
+        ((_, query),) = control.statements(sql, None, None)
+        assert isinstance(query, Query)
+        with control.without_start_of_spark():
+            found = control.simulated(query)
+    assert isinstance(found, Simulated), found
+    return found
+
+
+@pytest.mark.parametrize("sql", QUERIES)
+def test_the_listed_rows_alone_give_the_row(sql: str, tmp_path: Path) -> None:
+    table = rows(Random(sql))
+    query = simulated(sql, table, tmp_path).query
+    tables = {"t": TableRows(query.tables[0], table, 0)}
+    result = result_rows(query, tables)
+    assert len(result) > 1
+    for place in range(len(result)):
+        origin = origin_of(query, tables, result.column(LATE_ROW)[place].as_py())
+        while origin.below is not None:
+            origin = origin.below
+        some = TableRows(query.tables[0], table.take(pa.array(origin.numbers)), 0)
+        again = result_rows(query, {"t": some}).drop_columns([LATE_ROW])
+        assert rows_of([result.slice(place, 1).drop_columns([LATE_ROW])])[0] in rows_of([again])
+        others = set(range(len(table))) - set(origin.numbers.tolist())
+        assert set(origin.filtered.tolist()) <= others
+
+
+@pytest.fixture
+def table(fresh_session: sqlwin.Session, tmp_path: Path) -> sqlwin.Session:
+    for name, seconds in (("one", [1, 2, 12]), ("two", [3, 4, 5])):
+        path = tmp_path / "in" / f"{name}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        times = pa.array([START + timedelta(seconds=s) for s in seconds], pa.timestamp("us"))
+        pq.write_table(pa.table({"ts": times, "k": ["a"] * 3, "v": seconds}), path)
+    fresh_session.execute(f"""
+        CREATE TABLE t (ts TIMESTAMP(3), k STRING, v BIGINT, WATERMARK FOR ts AS ts)
+        WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/in', 'format' = 'parquet');
+        CREATE VIEW sums AS {SUMS} FROM TABLE({HOP}) WHERE v <> 4 {GROUPS}""")
+    return fresh_session
+
+
+ROW = "SELECT * FROM sums WHERE k = 'a' AND window_end = TIMESTAMP '2026-03-01 00:00:15'"
+
+
+def test_the_explanation_names_windows_slices_and_files(
+    table: sqlwin.Session, tmp_path: Path
+) -> None:
+    (result,) = table.execute(f"EXPLAIN ROW VERBOSE {ROW}")
+    assert isinstance(result, ExplainResult)
+    assert result.text.replace(str(tmp_path), "").splitlines() == [
+        "== Row ==",
+        "k = a, window_start = 2026-02-28 23:59:55, window_end = 2026-03-01 00:00:15, n = 5, s = 23",
+        "",
+        "== Windows ==",
+        "k = a: from 2026-02-28 23:59:55 to 2026-03-01 00:00:15",
+        "slice that ends at 2026-03-01 00:00:05: 3 rows",
+        "slice that ends at 2026-03-01 00:00:10: 1 row",
+        "slice that ends at 2026-03-01 00:00:15: 1 row",
+        "",
+        "== Rows ==",
+        "5 of 6 rows of t, with times from 2026-03-01 00:00:01 to 2026-03-01 00:00:12",
+        "file /in/one.parquet: 3 rows",
+        "file /in/two.parquet: 2 rows",
+        "with these keys and times, but removed by filters: 1 row",
+        "",
+        "== Rows of t ==",
+        *(
+            f"ts = 2026-03-01 00:00:{second:02d}, k = a, v = {second}"
+            for second in (1, 2, 12, 3, 5)
+        ),
+    ]
+    assert [row[0] for row in table.execute("SHOW TABLES")[0].rows] == ["sums", "t"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "error"),
+    [
+        ("SELECT * FROM sums", "the query returns 6 rows, and EXPLAIN ROW explains one"),
+        ("SELECT * FROM sums WHERE k = 'b'", "the query returns 0 rows, and EXPLAIN ROW explains"),
+        (
+            "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end "
+            "ORDER BY n DESC) AS r FROM sums) WHERE r = 1",
+            "the rows of this query cannot be traced: its rows are picked from windows, joined or",
+        ),
+        ("INSERT INTO t SELECT * FROM t", "EXPLAIN ROW takes a query that returns one row"),
+    ],
+)
+def test_errors_say_what_to_change(table: sqlwin.Session, sql: str, error: str) -> None:
+    with pytest.raises(AnalysisError) as caught:
+        table.execute(f"EXPLAIN ROW {sql}")
+    assert caught.value.message.startswith(error)
+
+
+def test_a_stream_is_not_read(table: sqlwin.Session) -> None:
+    table.execute("SET 'execution.runtime-mode' = 'streaming'")
+    with pytest.raises(AnalysisError) as caught:
+        table.execute(f"EXPLAIN ROW {ROW}")
+    assert caught.value.hint == "SET 'execution.runtime-mode' = 'batch'"
