@@ -268,6 +268,12 @@ class ComputationError(ExecutionError):
     default_kind = ErrorKind.DATA
 
 
+class RaisedError(ComputationError):
+    """The query raises an error itself, with RAISE_ERROR or ASSERT_TRUE."""
+
+    default_kind = ErrorKind.RAISED
+
+
 class QueryCancelled(ExecutionError):
     """The query was cancelled while it ran."""
 

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 from runtime.errors import (
     AnalysisError,
     CatalogError,
+    ComputationError,
     ErrorKind,
     ExecutionError,
     Position,
     QueryCancelled,
+    RaisedError,
     SqlSyntaxError,
     SqlwinError,
     kind_in_words,
@@ -215,6 +217,9 @@ def _unknown_error(error: BaseException, chain: Sequence[Failure]) -> SqlwinErro
     return _to_error(ExecutionError, ErrorText(message or kind_in_words(error), hint))
 
 
+# Kinds of errors of workers, by the name of their class
+_KINDS = {error.__name__: error.default_kind for error in (ComputationError, RaisedError)}
+
 # Errors of certain kinds -------------------------------------------------------------------------
 
 
@@ -240,8 +245,7 @@ def _is_of_message(line: str) -> bool:
 
 def _text_by_python(module: str, name: str, message: str, rest: Sequence[str]) -> ErrorText:
     if module == "runtime.errors.":
-        kind = ErrorKind.DATA if name == "ComputationError" else None
-        return ErrorText(message, rest[-1] if rest else None, kind)
+        return ErrorText(message, rest[-1] if rest else None, _KINDS.get(name))
     if name.endswith("MemoryError"):  # NumPy and Arrow have subclasses of their own
         return ErrorText("a Python worker ran out of memory", _MORE_MEMORY)
     if match := _VERSIONS.search(message):

@@ -25,7 +25,7 @@ from runtime.compute.arrow import (
 )
 from runtime.compute.arrow.types import Datum, arrow_type
 from runtime.compute.values.registers import register_codes
-from runtime.errors import ComputationError, ErrorKind, ExecutionError
+from runtime.errors import ErrorKind, ExecutionError, RaisedError
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, can_fail, columns_of
 
@@ -224,7 +224,7 @@ def _case(call: Call, rows: pa.RecordBatch) -> Datum:
 
 def _raise_error(call: Call, rows: pa.RecordBatch) -> Datum:
     text = _as_array(_evaluate(call.args[0], rows), rows.num_rows)[0].as_py()
-    raise ComputationError("null" if text is None else text, kind=ErrorKind.RAISED)
+    raise RaisedError("null" if text is None else text)
 
 
 def _coalesce(call: Call, rows: pa.RecordBatch) -> Datum:
