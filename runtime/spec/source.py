@@ -137,11 +137,14 @@ class SplitSource(Protocol):
         """
         raise AssertionError("no stream reads the table")
 
-    def batch_splits(self, n_tasks: int) -> Sequence[tuple[str, ...]]:
+    def batch_splits(
+        self, n_tasks: int, filters: Sequence[Expression] = ()
+    ) -> Sequence[tuple[str, ...]]:
         """Return the splits of each task for a batch that begins now.
 
         Args:
             n_tasks: Desired number of tasks; small tables get fewer, large ones more.
+            filters: Conditions of the query; rows that do not satisfy them may be left out.
 
         Raises:
             ExecutionError: The source is missing or unreachable.

@@ -35,6 +35,7 @@ from runtime.options.checks import option_values
 from runtime.options.formats import spark_options
 from runtime.refusal import refuse
 from runtime.scan.read import convert_types
+from runtime.spec.expressions import Expression
 from runtime.spec.source import (
     WATERMARK_SPLIT,
     SplitReader,
@@ -119,7 +120,9 @@ class KafkaSplits(SplitSource):
             reading = replace(reading, retries=retries_of_stream(self.spark))
         return MessageReader(reading, tuple(columns))
 
-    def batch_splits(self, n_tasks: int) -> list[tuple[str, ...]]:
+    def batch_splits(
+        self, n_tasks: int, filters: Sequence[Expression] = ()
+    ) -> list[tuple[str, ...]]:
         """Return the ranges of each task, for the messages that exist now.
 
         Raises:

@@ -420,10 +420,12 @@ class PostgresSplits(SplitSource):
             reader = reader_of(connection, self.spec, columns)
         return replace(reader, retries=self.retries)
 
-    def batch_splits(self, n_tasks: int) -> Sequence[tuple[str, ...]]:
+    def batch_splits(
+        self, n_tasks: int, filters: Sequence[Expression] = ()
+    ) -> Sequence[tuple[str, ...]]:
         """Return the partition of each task."""
         with closing(connect(self.spec)) as connection:
-            return [(part,) for part in partitions(connection, self.spec, n_tasks)]
+            return [(part,) for part in partitions(connection, self.spec, n_tasks, filters)]
 
 
 def task_rows(reader: PostgresReader) -> Callable[[Iterator[pa.RecordBatch]], Any]:

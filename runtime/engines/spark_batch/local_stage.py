@@ -230,7 +230,8 @@ def _messages_stage(
     columns = step.source.columns
     source = open_table(step.source.source.table).splits(spark)
     reader = source.reader(columns, is_stream=False)
-    portions = source.batch_splits(spark.sparkContext.defaultParallelism * SPLITS_PER_CORE)
+    n_tasks = spark.sparkContext.defaultParallelism * SPLITS_PER_CORE
+    portions = source.batch_splits(n_tasks, step.source.source.filters)
     numbers, shipped = item_rows(spark, portions)
     first, second = message_partials(step, plan, reader, shipped, counter)
     if reader.undecoded_ddl is None:

@@ -11,7 +11,7 @@ import pytest
 
 from runtime.connectors.postgres.columns import DatabaseColumn
 from runtime.connectors.postgres.conditions import condition_sql
-from runtime.connectors.postgres.read import partitions, read_in_process
+from runtime.connectors.postgres.read import PostgresSplits, partitions, read_in_process
 from runtime.errors import SqlwinError
 from runtime.spec.expressions import Call, ColumnRef, Constant
 from runtime.spec.table import Column, TableColumn, TableSpec
@@ -110,6 +110,16 @@ def test_a_table_is_cut_by_its_key_if_it_has_many_rows(numbers: str) -> None:
         ]
         assert [c[0] for c in counts if c] == [251, 250, 250, 250]
         connection.rollback()
+
+
+def test_tasks_of_spark_read_the_rows_that_satisfy_the_conditions(numbers: str) -> None:
+    at_least = Call(">=", (ColumnRef("id", "int"), Constant(7, "int")), "boolean")
+    spec = spec_of(numbers, **{"scan.partition.num": "2", "scan.partition.column": "id"})
+    splits = PostgresSplits(spec).batch_splits(4, [at_least])
+    assert splits == [
+        ('("id" < (490) OR "id" IS NULL) AND "id" >= 7',),
+        ('"id" >= (490) AND "id" >= 7',),
+    ]
 
 
 def test_all_partitions_are_of_one_snapshot(numbers: str) -> None:
