@@ -1,37 +1,15 @@
-"""The scan of files in Azure, on a test server: with and without directories, and refused."""
+"""Files in Azure, on a test server: listings, refused requests and settings.
+
+Tests of Azure and S3 are in `test_stores`.
+"""
 
 from collections.abc import Iterator
 
-import pyarrow as pa
 import pytest
 
-from runtime.scan.metadata import find_source
-from runtime.scan.read import read_batches
-from runtime.scan.splits import plan_splits
 from runtime.scan.stored_files import StoredFiles
 from runtime.scan.stores import Store, store_of
-from runtime.spec.expressions import Call, ColumnRef, Constant
-from runtime.spec.scan import ScanSource
-from runtime.spec.table import Column
 from tests.azure_store import ACCOUNT, HOST, KEY, SAS, WRONG_KEY, AzureStore, Blob, azure_store
-
-N_ROWS = 3000
-K = Column("k", "bigint")
-
-
-def rows(first: int, n: int = N_ROWS) -> pa.Table:
-    return pa.table({"k": range(first, first + n), "s": [f"text {i}" for i in range(n)]})
-
-
-@pytest.fixture(params=["flat", "hierarchical"])
-def store(request: pytest.FixtureRequest) -> Iterator[AzureStore]:
-    """Provide a container of an account without directories, and of one with them."""
-    with azure_store(is_hierarchical=request.param == "hierarchical") as result:
-        for day in (1, 2):
-            uri = f"logs/day={day}/part 0.parquet"
-            result.put(uri, rows(day * N_ROWS), row_group_size=N_ROWS // 3)
-        result.requests.clear()
-        yield result
 
 
 @pytest.fixture(scope="module")
@@ -40,51 +18,10 @@ def flat() -> Iterator[AzureStore]:
         yield result
 
 
-def read_all(store: Store, source: ScanSource, *filters: Call) -> list[int]:
-    splits = plan_splits(source, filters, 4, least_bytes=1, store=store)
-    batches = (b for split in splits for b in read_batches(split, source, frozenset(), store))
-    return sorted(k for batch in batches for k in batch.column("k").to_pylist())
-
-
-@pytest.mark.variants(1, long=2)
-def test_files_of_a_container_are_read_like_local_ones(store: AzureStore) -> None:
-    opened = store.store()
-    source = find_source("x", [store.uri("logs")], [K, Column("day", "int")], opened)
-    assert isinstance(source, ScanSource), source
-    assert [file.path for file in source.files] == [
-        store.uri(f"logs/day={day}/part 0.parquet") for day in (1, 2)
-    ]
-    assert [file.partition_values for file in source.files] == [(1,), (2,)]
-    assert read_all(opened, source) == list(range(N_ROWS, 3 * N_ROWS))
-    store.requests.clear()
-    late = Call(">=", (ColumnRef("k", "bigint"), Constant(3 * N_ROWS - 5, "bigint")), "boolean")
-    assert min(read_all(opened, source, late)) == 2 * N_ROWS + 2 * (N_ROWS // 3)
-    assert {path for _, path, _ in store.requests} == {
-        f"/{ACCOUNT}/lake/logs/day=2/part%200.parquet"
-    }
-
-
-@pytest.mark.variants(1, long=2)
-def test_a_sas_token_works_like_the_key(store: AzureStore) -> None:
-    for token in (SAS, f"?{SAS}"):
-        opened = store.store(sas=token)
-        source = find_source("x", [store.uri("logs")], [K], opened)
-        assert isinstance(source, ScanSource), source
-        assert len(read_all(opened, source)) == 2 * N_ROWS
-
-
-@pytest.mark.variants(1, long=2)
-def test_wildcards_match_paths_of_the_container(store: AzureStore) -> None:
-    store.put("logs/_temporary/part-9.parquet", rows(0, 1))
-    files = StoredFiles(store.store())
-    assert files.expand(store.uri("l*/day={2,3}/*.parquet")) == [
-        store.uri("logs/day=2/part 0.parquet")
-    ]
-    assert files.names_in(store.uri("logs")) == ["_temporary", "day=1", "day=2"]
-    assert files.names_in(store.uri("none")) == [] and not files.exists(store.uri("none"))
-    assert files.is_directory(store.uri("logs")) and not files.is_file(store.uri("logs"))
-    assert files.is_directory(store.uri())
-    assert files.info(store.uri("logs/day=1/part 0.parquet")).size > 1000
+@pytest.mark.parametrize("token", [SAS, f"?{SAS}"])
+def test_a_sas_token_works_like_the_key(flat: AzureStore, token: str) -> None:
+    flat.blobs["tokens/a.parquet"] = Blob(b"1")
+    assert StoredFiles(flat.store(sas=token)).is_file(flat.uri("tokens/a.parquet"))
 
 
 def test_a_listing_of_several_pages_is_whole(flat: AzureStore) -> None:
@@ -95,23 +32,16 @@ def test_a_listing_of_several_pages_is_whole(flat: AzureStore) -> None:
     assert [info.path for info in result] == [f"lake/pages/{n}.parquet" for n in range(7)]
 
 
-@pytest.mark.variants(1, long=2)
-def test_directories_with_a_common_prefix_are_separate(store: AzureStore) -> None:
-    store.put("logs-of-old/part-0.parquet", rows(0, 1))
-    store.put("logs/day=1.parquet", rows(0, 1))
-    files = StoredFiles(store.store())
-    assert files.is_directory(store.uri("logs"))
-    assert files.is_directory(store.uri("logs/day=1"))
-    assert not files.exists(store.uri("log"))
-
-
-def test_directory_markers_of_hadoop_are_not_files(store: AzureStore) -> None:
-    for path in ("logs", "logs/day=1", "logs/day=3"):
-        store.blobs[path] = Blob(b"", is_directory=True)
-    files = StoredFiles(store.store())
-    assert files.is_directory(store.uri("logs")) and files.is_directory(store.uri("logs/day=3"))
-    result = [info.path for info in files.infos_below(store.uri("logs"))]
-    assert result == [f"lake/logs/day={day}/part 0.parquet" for day in (1, 2)]
+@pytest.mark.parametrize("is_hierarchical", [False, True])
+def test_directory_markers_of_hadoop_are_not_files(is_hierarchical: bool) -> None:
+    with azure_store(is_hierarchical=is_hierarchical) as store:
+        for path in ("logs", "logs/day=1", "logs/day=3"):
+            store.blobs[path] = Blob(b"", is_directory=True)
+        store.blobs["logs/day=1/a.parquet"] = Blob(b"1")
+        files = StoredFiles(store.store())
+        assert files.is_directory(store.uri("logs")) and files.is_directory(store.uri("logs/day=3"))
+        result = [info.path for info in files.infos_below(store.uri("logs"))]
+    assert result == ["lake/logs/day=1/a.parquet"]
 
 
 # -- what goes wrong -------------------------------------------------------------------------------

@@ -1,7 +1,12 @@
-"""The scan of files in an object store: its requests, and its errors when requests fail."""
+"""The scan of files in an object store: its requests, and its errors when requests fail.
+
+Most tests are of S3, some of Azure as well: an account without directories, and one with them.
+"""
 
 import re
+from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pytest
@@ -22,7 +27,9 @@ from runtime.spec.expressions import Call, ColumnRef, Constant
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
 from runtime.text.lines import pieces_of, read_lines
+from tests.azure_store import AzureStore, azure_store
 from tests.object_store import ObjectStore, is_of_rows
+from tests.remote_store import RemoteStore
 
 K, S = Column("k", "bigint"), Column("s", "string")
 N_ROWS = 30_000
@@ -33,13 +40,29 @@ def rows(first: int, n: int = N_ROWS) -> pa.Table:
     return pa.table({"k": pa.array(numbers), "s": [f"text {i}" for i in numbers]})
 
 
-@pytest.fixture(scope="module")
-def store(store: ObjectStore) -> ObjectStore:
+def fill(store: RemoteStore) -> None:
     for day in (1, 2):
-        uri = f"logs/day={day}/part-0.parquet"
+        uri = f"logs/day={day}/part 0.parquet"
         store.put(uri, rows(day * N_ROWS), row_group_size=N_ROWS // 3)
     store.put("logs/_temporary/part-9.parquet", rows(0, 1))
+
+
+@pytest.fixture(scope="module")
+def store(store: ObjectStore) -> ObjectStore:
+    fill(store)
     return store
+
+
+@pytest.fixture(scope="module", params=["s3", "azure", "azure with directories"])
+def each_store(
+    request: pytest.FixtureRequest, store: ObjectStore
+) -> Iterator[ObjectStore | AzureStore]:
+    if request.param == "s3":
+        yield store
+        return
+    with azure_store(is_hierarchical=request.param == "azure with directories") as azure:
+        fill(azure)
+        yield azure
 
 
 def is_of_a_row_group(environ: dict[str, Any]) -> bool:
@@ -50,12 +73,12 @@ def is_of_a_row_group(environ: dict[str, Any]) -> bool:
     return last - first + 1 != 64 << 10
 
 
-def source_of(store: ObjectStore, *columns: Column) -> ScanSource:
+def source_of(store: RemoteStore, *columns: Column) -> ScanSource:
     uri = store.uri("logs")
     return find_source(uri, [uri], columns, store.store())
 
 
-def read_all(store: ObjectStore, source: ScanSource, filters: tuple[Call, ...] = ()) -> list[int]:
+def read_all(store: RemoteStore, source: ScanSource, filters: tuple[Call, ...] = ()) -> list[int]:
     opened = store.store()
     splits = plan_splits(source, filters, 4, least_bytes=1, store=opened)
     batches = (b for split in splits for b in read_batches(split, source, frozenset(), opened))
@@ -71,26 +94,30 @@ def error_of(store: ObjectStore, **changed: str) -> str:
     return raised.value.strerror
 
 
-def test_files_of_a_bucket_are_read_like_local_ones(store: ObjectStore) -> None:
-    source = source_of(store, K, Column("day", "int"))
+def test_files_of_a_store_are_read_like_local_ones(each_store: RemoteStore) -> None:
+    source = source_of(each_store, K, Column("day", "int"))
     assert [file.path for file in source.files] == [
-        store.uri(f"logs/day={day}/part-0.parquet") for day in (1, 2)
+        each_store.uri(f"logs/day={day}/part 0.parquet") for day in (1, 2)
     ]
     assert [file.partition_values for file in source.files] == [(1,), (2,)]
     assert source.n_rows == 2 * N_ROWS
-    assert sorted(read_all(store, source)) == list(range(N_ROWS, 3 * N_ROWS))
+    assert sorted(read_all(each_store, source)) == list(range(N_ROWS, 3 * N_ROWS))
 
 
-def test_unneeded_row_groups_and_columns_are_not_requested(store: ObjectStore) -> None:
-    source = source_of(store, K)
+def test_unneeded_row_groups_and_columns_are_not_requested(
+    each_store: ObjectStore | AzureStore,
+) -> None:
+    source = source_of(each_store, K)
     late = Call(">=", (ColumnRef("k", "bigint"), Constant(3 * N_ROWS - 5, "bigint")), "boolean")
-    store.requests.clear()
-    result = read_all(store, source, (late,))
+    each_store.requests.clear()
+    result = read_all(each_store, source, (late,))
     assert min(result) == 2 * N_ROWS + 2 * (N_ROWS // 3)
     # footers are cached: the requests are one listing, a footer and one row group
-    assert {path for _, path, _ in store.requests} == {"/lake/logs/day=2/part-0.parquet"}
-    assert len(store.requests) <= 4
-    assert find_source("x", [store.uri("logs")], [S], store.store()) is not None
+    (path,) = {unquote(path) for _, path, _ in each_store.requests}
+    assert path.endswith("/lake/logs/day=2/part 0.parquet")
+    assert len(each_store.requests) <= 4
+    uri = each_store.uri("logs")
+    assert find_source("x", [uri], [S], each_store.store()) is not None
 
 
 def test_row_groups_are_requested_ahead(store: ObjectStore) -> None:
@@ -108,19 +135,27 @@ def test_row_groups_are_requested_ahead(store: ObjectStore) -> None:
     assert result == list(range(N_ROWS, 3 * N_ROWS)), "in the order of the files"
 
 
-def test_wildcards_match_paths_of_the_bucket(store: ObjectStore) -> None:
-    files = StoredFiles(store.store())
-    assert files.expand(store.uri("logs/day=*")) == [store.uri(f"logs/day={d}") for d in (1, 2)]
-    assert files.expand(store.uri("logs/{day=2,none}/*.parquet")) == [
-        store.uri("logs/day=2/part-0.parquet")
-    ]
-    assert files.expand(store.uri("l*/day=1")) == [store.uri("logs/day=1")]
-    assert files.names_in(store.uri("logs")) == ["_temporary", "day=1", "day=2"]
-    assert files.names_in(store.uri("none")) == []
-    assert not files.exists(store.uri("none"))
-    assert files.is_directory(store.uri("logs")) and not files.is_file(store.uri("logs"))
+def test_wildcards_match_paths_of_the_store(each_store: RemoteStore) -> None:
+    uri, files = each_store.uri, StoredFiles(each_store.store())
+    assert files.expand(uri("logs/day=*")) == [uri(f"logs/day={day}") for day in (1, 2)]
+    assert files.expand(uri("l*/{day=2,none}/*.parquet")) == [uri("logs/day=2/part 0.parquet")]
+    assert files.expand(uri("l*/day=1")) == [uri("logs/day=1")]
+    assert files.names_in(uri("logs")) == ["_temporary", "day=1", "day=2"]
+    assert files.names_in(uri("none")) == [] and not files.exists(uri("none"))
+    assert files.is_directory(uri("logs")) and not files.is_file(uri("logs"))
+    assert files.is_directory(uri())
+    assert files.info(uri("logs/day=1/part 0.parquet")).size > 1000
     with pytest.raises(OSError, match="the file is read-only"):
-        files.delete(store.uri("logs"))
+        files.delete(uri("logs"))
+
+
+def test_directories_with_a_common_prefix_are_separate(each_store: RemoteStore) -> None:
+    for path in ("near/day=1/a.parquet", "near/day=1.parquet", "near-by/a.parquet"):
+        each_store.put(path, rows(0, 1))
+    files = StoredFiles(each_store.store())
+    assert files.is_directory(each_store.uri("near"))
+    assert files.is_directory(each_store.uri("near/day=1"))
+    assert not files.exists(each_store.uri("nea"))
 
 
 def test_a_wildcard_needs_no_request_per_file(store: ObjectStore) -> None:
@@ -164,7 +199,7 @@ def test_a_store_that_keeps_failing_is_an_error(
     source = source_of(store, K)
     with store.failing(fault, is_of_rows), pytest.raises(ExecutionError) as raised:
         read_all(store, source)
-    assert raised.value.message.startswith(f"cannot read {store.uri('logs/day=1/part-0.parquet')}")
+    assert raised.value.message.startswith(f"cannot read {store.uri('logs/day=1/part 0.parquet')}")
     assert message in raised.value.message
 
 
@@ -204,7 +239,7 @@ def test_a_missing_bucket_is_named(store: ObjectStore) -> None:
 
 
 def test_whole_rows_are_read_by_ranges_of_bytes(store: ObjectStore) -> None:
-    opened, uri = store.store(), store.uri("logs/day=1/part-0.parquet")
+    opened, uri = store.store(), store.uri("logs/day=1/part 0.parquet")
     schema = row_schema(ScanFile(uri), opened)
     assert schema == pa.schema([("k", pa.int64()), ("s", pa.string())])
     n_bytes = StoredFiles(opened).info(uri).size
