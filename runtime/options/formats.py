@@ -20,16 +20,10 @@ from runtime.spec.table import TableSpec
 # Formats of files, and of messages
 FORMATS = ("parquet", "csv", "json", "orc", "avro", "text")
 MESSAGE_FORMATS = ("json", "csv", "raw", "avro", "avro-confluent")
-# Formats whose messages are changes of a table: Debezium's, in JSON and in Avro
+# Formats whose messages are changes of a table, in JSON, which files have too, and in Avro
 DEBEZIUM = "debezium-json"
-CHANGES = (DEBEZIUM, "debezium-avro-confluent")
-# Such formats of Flink that are not supported
-CHANGELOG_FORMATS = ("canal-json", "maxwell-json", "ogg-json")
-# Hint for them
-CHANGES_AS_ROWS = (
-    "read each change as a row: 'format' = 'json' with columns such as type STRING, "
-    "`data` ROW<id INT, price DOUBLE>, and select them with FROM_CHANGELOG"
-)
+CHANGES_IN_FILES = (DEBEZIUM, "canal-json", "maxwell-json", "ogg-json")
+CHANGES = (*CHANGES_IN_FILES, "debezium-avro-confluent")
 # Formats whose files name and type their columns
 SELF_DESCRIBING = ("parquet", "orc", "avro")
 

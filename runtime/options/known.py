@@ -18,7 +18,7 @@ from runtime.options.checks import (
     switch,
     without_effect,
 )
-from runtime.options.formats import CHANGES, DEBEZIUM, FORMATS, MESSAGE_FORMATS
+from runtime.options.formats import CHANGES, CHANGES_IN_FILES, FORMATS, MESSAGE_FORMATS
 
 Options = Mapping[str, Option]
 
@@ -26,7 +26,7 @@ Options = Mapping[str, Option]
 FILESYSTEM: Options = {
     "path": Option("file, directory or glob; local, s3a://, hdfs://, ...", required=True),
     "format": Option(
-        "file format; default: from the suffix of the path", values=(*FORMATS, DEBEZIUM)
+        "file format; default: from the suffix of the path", values=(*FORMATS, *CHANGES_IN_FILES)
     ),
     "fields.<field>.format": Option(
         "time format of a column: dd.MM.yyyy HH:mm:ss, epoch-millis, ISO-8601"

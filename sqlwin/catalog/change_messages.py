@@ -1,14 +1,15 @@
-"""Tables of Debezium's formats: their messages, and the rows that these describe.
+"""Tables of formats of changes: their messages, and the rows that these describe.
 
-A message of Debezium has a row before and after a change:
-`{"before": {...}, "after": {...}, "op": "u"}`. The messages are read as rows of JSON or Avro, and
-FROM_CHANGELOG makes a table of them.
+The messages are read as rows of JSON or Avro, and FROM_CHANGELOG makes a table of them. A message
+of Debezium and of Oracle GoldenGate has a row before and after a change:
+`{"before": {...}, "after": {...}, "op": "u"}`. One of Maxwell has the row and, in `old`, the former
+values of the fields that an update has changed; one of Canal has lists of both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 from sqlglot import exp
@@ -22,18 +23,66 @@ from runtime.options.formats import DEBEZIUM, change_format
 from runtime.spec.table import TableColumn, TableSpec, Watermark
 from sqlwin.parser.parser import parse_query
 
+
+@dataclass(frozen=True)
+class _Envelope:
+    """The fields of a message that describe a change.
+
+    Attributes:
+        code: Field with the kind of change.
+        inserted, updated, deleted: Its values.
+        skipped: Values of messages without a change.
+        has_old: Whether the message has the fields `data` and `old`. Otherwise it has `before` and
+            `after`.
+        is_list: Whether these are lists of rows.
+    """
+
+    code: str
+    inserted: tuple[str, ...]
+    updated: tuple[str, ...]
+    deleted: tuple[str, ...]
+    skipped: tuple[str, ...] = ()
+    has_old: bool = False
+    is_list: bool = False
+
+
+_DEBEZIUM = _Envelope("op", ("c", "r"), ("u",), ("d",))
+_ENVELOPES = {
+    "debezium-json": _DEBEZIUM,
+    "debezium-avro-confluent": _DEBEZIUM,
+    "ogg-json": _Envelope("op_type", ("I",), ("U",), ("D",)),
+    "maxwell-json": _Envelope(
+        "type",
+        ("insert", "bootstrap-insert"),
+        ("update",),
+        ("delete",),
+        ("bootstrap-start", "bootstrap-complete"),
+        has_old=True,
+    ),
+    "canal-json": _Envelope(
+        "type", ("INSERT",), ("UPDATE",), ("DELETE",), ("CREATE",), has_old=True, is_list=True
+    ),
+}
 _FORMAT_OPTIONS = ("format", "value.format")
 _SCHEMA_INCLUDE = f"{DEBEZIUM}.schema-include"
+# Fields of Canal's messages that an option may filter by a regular expression
+_FILTERED = {f"canal-json.{name}.include": name for name in ("database", "table")}
 # Column of FROM_CHANGELOG's input, and the messages' columns
-_CODE, _BEFORE, _AFTER, _OP = "$op", "before", "after", "op"
+_CODE, _BEFORE, _AFTER, _DATA, _OLD = "$op", "before", "after", "data", "old"
+# A row of a list, and its position
+_ROW, _PLACE = "$row", "$place"
 _ENVELOPE = "payload"
+_OF_ENVELOPES = (_SCHEMA_INCLUDE, *_FILTERED)
+# Types of columns that have no text in a message of Canal or Maxwell
+_NESTED = ("array<", "map<", "struct<", "variant")
 # Time of the messages' watermark
 _TIME = "$time"
 _NO_ROW_BEFORE = (
     'a message of table `{}` updates or deletes a row and has no "before": let the database log '
     "whole rows, in PostgreSQL ALTER TABLE ... REPLICA IDENTITY FULL"
 )
-_UNKNOWN_OP = 'a message of table `{}` has an unknown "op", not one of c, r, u, d: '
+_NO_OLD_VALUES = 'a message of table `{}` updates a row and has no "old"'
+_UNKNOWN_CODE = 'a message of table `{}` has an unknown "{}", not one of {}: '
 
 
 def check_table(spec: TableSpec) -> None:
@@ -79,9 +128,7 @@ def messages_of(spec: TableSpec) -> TableSpec:
             subjects=(metadata, f"'{changes}'", spec.name),
             hint=f"remove `{metadata}`, or read the messages as rows of 'format' = 'json'",
         )
-    fields = ", ".join(f"{quote_name(c.name)}: {c.type}" for c in spec.physical_columns)
-    row = f"struct<{fields}>"
-    stored = [TableColumn(_BEFORE, row), TableColumn(_AFTER, row), TableColumn(_OP, "string")]
+    stored = _stored_columns(spec, _ENVELOPES[changes])
     if _has_envelope(spec):
         inner = ", ".join(f"{quote_name(c.name)}: {c.type}" for c in stored)
         stored = [TableColumn(_ENVELOPE, f"struct<{inner}>")]
@@ -89,6 +136,8 @@ def messages_of(spec: TableSpec) -> TableSpec:
     if watermark is not None:
         # the time of the row after the change
         time = to_sql(_of_row(column(watermark.column), spec))
+        if _ENVELOPES[changes].is_list:
+            time = f"ARRAY_MAX(TRANSFORM({quote_name(_DATA)}, {quote_name(_ROW)} -> {time}))"
         stored.append(TableColumn(_TIME, None, computed=time))
         late = to_sql(_of_row(_tree(watermark.expression), spec, watermark.column))
         watermark = Watermark(_TIME, late, watermark.written)
@@ -96,7 +145,11 @@ def messages_of(spec: TableSpec) -> TableSpec:
     return replace(
         spec,
         columns=tuple(stored),
-        options=tuple(option for option in options if option[0].lower() != _SCHEMA_INCLUDE),
+        options=tuple(
+            (name, value)
+            for name, value in options
+            if name.lower() not in _OF_ENVELOPES or not name.lower().startswith(f"{changes}.")
+        ),
         primary_key=(),
         partitioned_by=(),
         watermark=watermark,
@@ -110,26 +163,13 @@ def rows_of(spec: TableSpec, messages: tuple[str, ...]) -> exp.Query:
         spec: Table of changes.
         messages: Name of the table with its messages.
     """
-    before, after, op = (_path(spec, name) for name in (_BEFORE, _AFTER, _OP))
-    no_row, unknown = (
-        quote_string(text.format(spec.name)) for text in (_NO_ROW_BEFORE, _UNKNOWN_OP)
-    )
-    removed = (
-        f"CASE WHEN {op} IN ('u', 'd') THEN IF({before} IS NULL, RAISE_ERROR({no_row}), 'DELETE') "
-        "END"
-    )
-    # Kafka keeps a message without a value for each deleted row
-    added = (
-        f"CASE WHEN {op} IN ('c', 'r', 'u') THEN 'INSERT' "
-        f"WHEN {op} = 'd' OR COALESCE({before}, {after}) IS NULL AND {op} IS NULL THEN NULL "
-        f"ELSE RAISE_ERROR({unknown} || COALESCE({op}, 'none')) END"
-    )
     names = [c.name for c in spec.physical_columns]
-    changes = []
-    for row, code in ((before, removed), (after, added)):
-        fields = ", ".join(f"{quote_string(n)}, {row}.{quote_name(n)}" for n in names)
-        changes.append(f"NAMED_STRUCT({fields}, '{_CODE}', {code})")
     quoted = [quote_name(name) for name in (*names, _CODE)]
+    conditions = [f"{quote_name(_CODE)} IS NOT NULL"]
+    for name, value in spec.options:
+        if (field := _FILTERED.get(name.lower())) is not None:
+            pattern = quote_string(f"^(?:{value})$")
+            conditions.append(f"{quote_name(*messages, field)} RLIKE {pattern}")
     items = ", ".join(quoted)
     shown = ", ".join(
         quote_name(c.name) if c.computed is None else f"{c.computed} AS {quote_name(c.name)}"
@@ -137,12 +177,111 @@ def rows_of(spec: TableSpec, messages: tuple[str, ...]) -> exp.Query:
     )
     query = parse_query(
         f"SELECT {shown} FROM FROM_CHANGELOG(input => (SELECT c.* "
-        f"FROM {quote_name(*messages)} CROSS JOIN UNNEST(ARRAY({', '.join(changes)})) "
-        f"AS c({items}) WHERE {quote_name(_CODE)} IS NOT NULL), "
+        f"FROM {quote_name(*messages)} CROSS JOIN UNNEST({_changes(spec)}) "
+        f"AS c({items}) WHERE {' AND '.join(conditions)}), "
         f"op => DESCRIPTOR({quote_name(_CODE)}))"
     )
     assert isinstance(query, exp.Query)
     return query
+
+
+def _stored_columns(spec: TableSpec, envelope: _Envelope) -> list[TableColumn]:
+    """Return the fields of a message.
+
+    Raises:
+        CatalogError: A column has a type that the format's texts cannot represent.
+    """
+    code = TableColumn(envelope.code, "string")
+    if not envelope.has_old:
+        fields = ", ".join(f"{quote_name(c.name)}: {c.type}" for c in spec.physical_columns)
+        return [TableColumn(name, f"struct<{fields}>") for name in (_BEFORE, _AFTER)] + [code]
+    for col in spec.physical_columns:
+        if col.type is None or col.type.lower().startswith(_NESTED):
+            raise CatalogError(
+                f"table `{spec.name}`: format '{change_format(spec)}' cannot read column "
+                f"`{col.name}`, because its values are texts",
+                subjects=(col.name, f"'{change_format(spec)}'", spec.name),
+                hint="declare it STRING, and parse it in a computed column",
+            )
+    fields = ", ".join(f"{quote_name(c.name)}: string" for c in spec.physical_columns)
+    row, old = f"struct<{fields}>", "map<string,string>"
+    if envelope.is_list:
+        row, old = f"array<{row}>", f"array<{old}>"
+    filtered = [
+        TableColumn(_FILTERED[name.lower()], "string")
+        for name, _ in spec.options
+        if name.lower() in _FILTERED
+    ]
+    return [TableColumn(_DATA, row), TableColumn(_OLD, old), code, *filtered]
+
+
+def _changes(spec: TableSpec) -> str:
+    """Return the changes of a message, as an array of rows with codes of FROM_CHANGELOG."""
+    changes = change_format(spec)
+    assert changes is not None, "the messages are changes"
+    envelope = _ENVELOPES[changes]
+    op = _path(spec, envelope.code)
+    inserted, updated, deleted, skipped = (
+        f"COALESCE({op} IN ({', '.join(map(quote_string, codes))}), FALSE)" if codes else "FALSE"
+        for codes in (envelope.inserted, envelope.updated, envelope.deleted, envelope.skipped)
+    )
+    known = ", ".join((*envelope.inserted, *envelope.updated, *envelope.deleted))
+    unknown = quote_string(_UNKNOWN_CODE.format(spec.name, envelope.code, known))
+    if envelope.has_old:
+        row, old = quote_name(_DATA), quote_name(_OLD)
+        if envelope.is_list:
+            row, old = quote_name(_ROW), f"TRY_ELEMENT_AT({old}, {quote_name(_PLACE)} + 1)"
+        no_row = quote_string(_NO_OLD_VALUES.format(spec.name))
+        is_lost, is_empty = f"{updated} AND {old} IS NULL", f"{row} IS NULL"
+        rows = [_fields_before(spec, row, old), _fields_of(spec, row)]
+    else:
+        before, after = (_path(spec, name) for name in (_BEFORE, _AFTER))
+        no_row = quote_string(_NO_ROW_BEFORE.format(spec.name))
+        # Kafka keeps a message without a value for each deleted row
+        is_lost = f"{before} IS NULL"
+        is_empty = f"COALESCE({before}, {after}) IS NULL AND {op} IS NULL"
+        rows = [_fields_of(spec, before), _fields_of(spec, after)]
+    codes = (
+        f"CASE WHEN {updated} OR {deleted} THEN IF({is_lost}, RAISE_ERROR({no_row}), 'DELETE') END",
+        f"CASE WHEN {inserted} OR {updated} THEN 'INSERT' "
+        f"WHEN {deleted} OR {skipped} OR {is_empty} THEN NULL "
+        f"ELSE RAISE_ERROR({unknown} || COALESCE({op}, 'none')) END",
+    )
+    array = ", ".join(
+        f"NAMED_STRUCT({fields}, '{_CODE}', {code})"
+        for fields, code in zip(rows, codes, strict=True)
+    )
+    if not envelope.is_list:
+        return f"ARRAY({array})"
+    names = f"({quote_name(_ROW)}, {quote_name(_PLACE)})"
+    return f"FLATTEN(TRANSFORM({quote_name(_DATA)}, {names} -> ARRAY({array})))"
+
+
+def _fields_of(spec: TableSpec, row: str) -> str:
+    """Return the arguments of NAMED_STRUCT for the columns of a row."""
+    return ", ".join(
+        f"{quote_string(c.name)}, {_value(spec, c, f'{row}.{quote_name(c.name)}')}"
+        for c in spec.physical_columns
+    )
+
+
+def _fields_before(spec: TableSpec, row: str, old: str) -> str:
+    """Return the same for the row before an update, given the fields that it has changed."""
+    fields = []
+    for col in spec.physical_columns:
+        name = quote_string(col.name)
+        before = f"IF(COALESCE(MAP_CONTAINS_KEY({old}, {name}), FALSE), {old}[{name}], "
+        before += f"{row}.{quote_name(col.name)})"
+        fields.append(f"{name}, {_value(spec, col, before)}")
+    return ", ".join(fields)
+
+
+def _value(spec: TableSpec, col: TableColumn, field: str) -> str:
+    """Return the value of a field of a row; Canal's and Maxwell's are texts."""
+    changes, type_ = change_format(spec), (col.type or "").lower()
+    if changes is None or not _ENVELOPES[changes].has_old or type_ == "string":
+        return field
+    return f"UNBASE64({field})" if type_ == "binary" else f"CAST({field} AS {type_})"
 
 
 def _tree(text: str) -> exp.Expr:
@@ -176,11 +315,11 @@ def _written_names(spec: TableSpec, changes: str) -> Callable[[str], str]:
 
 
 def _option_of_messages(name: str, value: str, changes: str) -> tuple[str, str]:
-    lower, of_messages = name.lower(), changes.removeprefix("debezium-")
+    lower, of_messages = name.lower(), changes.partition("-")[2]
     if lower in _FORMAT_OPTIONS and value.lower() == changes:
         return name, of_messages
     for prefix in (f"{changes}.", f"value.{changes}."):
-        if lower.startswith(prefix) and lower != _SCHEMA_INCLUDE:
+        if lower.startswith(prefix) and lower not in _OF_ENVELOPES:
             return f"{of_messages}.{lower.removeprefix(prefix)}", value
     return name, value
 
@@ -203,8 +342,13 @@ def _of_row(expression: exp.Expr, spec: TableSpec, time: str = "") -> exp.Expr:
             return column(_TIME)
         if declared.computed is not None:
             return exp.Paren(this=_of_row(_tree(declared.computed), spec))
-        name = quote_name(declared.name)
-        rows = (f"{_path(spec, row)}.{name}" for row in (_AFTER, _BEFORE))
-        return _tree(f"COALESCE({', '.join(rows)})")
+        changes = change_format(spec)
+        assert changes is not None, "the messages are changes"
+        envelope = _ENVELOPES[changes]
+        rows = [_path(spec, row) for row in (_AFTER, _BEFORE)]
+        if envelope.has_old:
+            rows = [quote_name(_ROW if envelope.is_list else _DATA)]
+        values = (f"{row}.{quote_name(declared.name)}" for row in rows)
+        return _tree(_value(spec, declared, f"COALESCE({', '.join(values)})"))
 
     return expression.copy().transform(over_messages)

@@ -29,7 +29,7 @@ from runtime.options.checks import (
     unknown_option,
 )
 from runtime.options.formats import (
-    DEBEZIUM,
+    CHANGES_IN_FILES,
     FLINK_OPTIONS,
     FORMATS,
     TIME_FORMAT,
@@ -148,7 +148,7 @@ class FileTable(Table):
                 f"set 'format' to one of {', '.join(FORMATS)}",
             )
         if file_format not in FORMATS:
-            known = (*FORMATS, DEBEZIUM)
+            known = (*FORMATS, *CHANGES_IN_FILES)
             suggestion = nearest(file_format, known)
             hint = f"available formats: {', '.join(known)}"
             if file_format in _ARROW_FORMATS:

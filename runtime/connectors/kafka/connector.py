@@ -47,9 +47,7 @@ from runtime.options.checks import (
     wrong_value,
 )
 from runtime.options.formats import (
-    CHANGELOG_FORMATS,
     CHANGES,
-    CHANGES_AS_ROWS,
     MESSAGE_FORMATS,
     check_message_options,
 )
@@ -207,9 +205,9 @@ class KafkaTable(Table):
                     if suggestion
                     else f"available formats: {', '.join((*MESSAGE_FORMATS, *CHANGES))}"
                 )
-                if file_format.lower() in (*CHANGELOG_FORMATS, *CHANGES):
-                    message = f"format '{file_format}' is not supported"
-                    raise bad_option(spec, message, CHANGES_AS_ROWS)
+                if file_format.lower() in CHANGES:
+                    message = f"format '{file_format}' is not supported here"
+                    raise bad_option(spec, message, "use it as 'format' of 'connector' = 'kafka'")
                 raise bad_option(spec, f"unknown format '{file_format}' for Kafka", hint)
         if not spec.physical_columns:
             raise bad_option(

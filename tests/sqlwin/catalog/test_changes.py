@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,51 @@ def write(directory: Path, messages: list[dict[str, Any]]) -> None:
     (directory / "changes.json").write_text(text + "\n")
 
 
-def orders(directory: Path, columns: str = COLUMNS, options: str = "") -> str:
+def as_texts(row: dict[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in row.items()}
+
+
+def in_maxwell(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message of Debezium as Maxwell writes it."""
+    if not message:
+        return {"type": "bootstrap-start", "data": {}}
+    before, after = message["before"], message["after"]
+    kind = {"r": "bootstrap-insert", "c": "insert", "u": "update", "d": "delete"}[message["op"]]
+    old = {n: v for n, v in (before or {}).items() if after is not None and after[n] != v}
+    return {
+        "table": "orders",
+        "type": kind,
+        "data": after or before,
+        **({"old": old} if old else {}),
+    }
+
+
+def in_canal(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message of Debezium as Canal writes it, with two rows if it is an update."""
+    if not message:
+        return {"type": "CREATE", "isDdl": True, "data": None, "table": "orders"}
+    maxwell = in_maxwell(message)
+    kind = maxwell["type"].removeprefix("bootstrap-").upper()
+    data, old = [as_texts(maxwell["data"])], None
+    if kind == "UPDATE":
+        same = as_texts(order(9, "00:20:00", 1))
+        data, old = [same, *data], [{"v": same["v"]}, as_texts(maxwell["old"])]
+    return {"database": "shop", "table": "orders", "type": kind, "data": data, "old": old}
+
+
+def in_ogg(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message of Debezium as Oracle GoldenGate writes it."""
+    codes = {"r": "I", "c": "I", "u": "U", "d": "D"}
+    return message and {**message, "op": None, "op_type": codes[message["op"]]}
+
+
+def orders(
+    directory: Path, columns: str = COLUMNS, options: str = "", name: str = "debezium-json"
+) -> str:
     return (
         f"CREATE TABLE orders ({columns}, WATERMARK FOR ts AS ts - INTERVAL '1' MINUTE) "
         f"WITH ('connector' = 'filesystem', 'path' = '{directory}', "
-        f"'format' = 'debezium-json'{options});"
+        f"'format' = '{name}'{options});"
     )
 
 
@@ -80,6 +121,45 @@ def test_windows_of_a_stream_have_the_rows_that_remain(
     fresh_session.execute(orders(tmp_path))
     fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
     assert remaining(fresh_session) == REMAINING
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "written", "mode"),
+    [
+        ("maxwell-json", in_maxwell, "batch"),
+        ("canal-json", in_canal, "streaming"),
+        ("ogg-json", in_ogg, "batch"),
+    ],
+    ids=["maxwell", "canal", "ogg"],
+)
+def test_other_formats_of_changes_are_the_same_table(
+    name: str, written: Callable[[Any], Any], mode: str, fresh_session: Session, tmp_path: Path
+) -> None:
+    write(tmp_path, list(map(written, CHANGES)))
+    fresh_session.execute(orders(tmp_path, name=name))
+    fresh_session.execute(f"SET 'execution.runtime-mode' = '{mode}'")
+    assert remaining(fresh_session) == REMAINING
+
+
+@pytest.mark.long
+def test_the_old_value_of_an_update_may_be_null_and_only_some_tables_are_read(
+    fresh_session: Session, tmp_path: Path
+) -> None:
+    first, second = ({"a": "1", "b": None, "c": "WA=="}, {"a": "1", "b": "2.5", "c": "WQ=="})
+    inserted = {"database": "shop", "table": "t1", "type": "INSERT", "data": [first, first]}
+    updated = {**inserted, "type": "UPDATE", "data": [second], "old": [{"b": None, "c": "WA=="}]}
+    write(tmp_path, [inserted, updated, {**inserted, "table": "other"}])
+    fresh_session.execute(
+        "CREATE TABLE t (a INT, b DECIMAL(5, 1), c BYTES) WITH ('connector' = 'filesystem', "
+        f"'path' = '{tmp_path}', 'format' = 'canal-json', 'canal-json.database.include' = 'shop', "
+        "'canal-json.table.include' = 't[0-9]')"
+    )
+    (result,) = fresh_session.execute("SELECT a, CAST(b AS DOUBLE) AS b, c FROM t ORDER BY b")
+    assert result.to_arrow().to_pylist() == [
+        {"a": 1, "b": None, "c": b"X"},
+        {"a": 1, "b": 2.5, "c": b"Y"},
+    ]
 
 
 @pytest.mark.long
@@ -144,8 +224,16 @@ def test_a_message_without_its_change_is_an_error(
             orders(Path("x"), options=", 'debezium-json.x' = '1'"),
             "unknown option 'debezium-json.x'",
         ),
+        (
+            orders(Path("x"), options=", 'canal-json.table.include' = 't'", name="maxwell-json"),
+            "unknown option 'canal-json.table.include'",
+        ),
+        (
+            orders(Path("x"), f"{COLUMNS}, r ROW<a INT>", name="canal-json"),
+            "format 'canal-json' cannot read column `r`, because its values are texts",
+        ),
     ],
-    ids=["INSERT", "metadata", "columns", "option"],
+    ids=["INSERT", "metadata", "columns", "option", "other option", "nested"],
 )
 def test_what_a_table_of_changes_cannot_do_is_refused(
     sql: str, message: str, tmp_path: Path

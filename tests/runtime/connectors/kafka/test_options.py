@@ -11,7 +11,7 @@ from runtime.connectors.kafka.scan import KafkaSplits
 from runtime.connectors.kafka.table import reading_of, writing_of
 from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError, SetupError
-from runtime.options.formats import CHANGELOG_FORMATS
+from runtime.options.formats import CHANGES
 from runtime.spec.table import TableColumn, TableSpec
 
 BASE = {"topic": "bids", "properties.bootstrap.servers": "host:9092", "format": "json"}
@@ -102,11 +102,11 @@ def test_a_missing_package_is_named_before_anything_is_read(
     assert error.value.hint == "pip install '.[kafka]' in a clone of sqlwin"
 
 
-@pytest.mark.parametrize("name", CHANGELOG_FORMATS)
-def test_formats_of_changes_name_what_can_be_read(name: str) -> None:
-    with pytest.raises(CatalogError, match="is not supported") as error:
-        open_table(kafka(format=name)).check()
-    assert "'format' = 'json'" in (error.value.hint or "")
+@pytest.mark.parametrize("name", CHANGES)
+def test_keys_are_not_changes(name: str) -> None:
+    with pytest.raises(CatalogError, match=f"'{name}' is not supported here") as error:
+        open_table(kafka(format="json", key__format=name, key__fields="a")).check()
+    assert "'connector' = 'kafka'" in (error.value.hint or "")
 
 
 @pytest.mark.parametrize(
