@@ -28,6 +28,8 @@ from tests.runtime.simulator.queries import (
     simulated,
     stream,
 )
+from tests.runtime.simulator.test_changelog import AGGREGATES as CALLS
+from tests.runtime.simulator.test_changelog import by_definition, changes, grouped
 
 SECOND = 1_000_000
 SPECS: dict[str, Window] = {
@@ -170,7 +172,17 @@ def _sections() -> dict[str, Callable[[], Iterator[str]]]:
         sections[title] = partial(_of_window, title, name, rows, is_small=True)
     for title, sql in {"cascade": CASCADE, **ON_WHOLE_WINDOWS}.items():
         sections[title] = partial(_of_query, title, sql, rows)
+    for kind, settings in (("", ()), ("early ", EARLY)):
+        title = f"{kind}changes"
+        sections[title] = partial(_of_changes, title, settings)
     return sections
+
+
+def _of_changes(title: str, settings: Settings) -> Iterator[str]:
+    """Aggregates of rows that are updated and deleted."""
+    rows = changes(5, 60)
+    of = stream(grouped("hop", CALLS), rows, settings=settings)
+    yield from _of_stream(title, of, by_definition(rows, 2, 6, CALLS))
 
 
 def _of_window(

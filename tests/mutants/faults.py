@@ -35,6 +35,7 @@ _RUNNING = "runtime.streaming.slices.running"
 _SPLIT = "runtime.streaming.state.split"
 _TUMBLE = "runtime.windows.tumble"
 _CUMULATE = "runtime.windows.cumulate"
+_COUNTS = "runtime.compute.values.value_counts"
 _PROGRESS = "runtime.local.streaming.progress"
 _MESSAGES = "runtime.local.streaming.messages"
 _STREAM_TABLES = "planner.streams.tables"
@@ -329,6 +330,42 @@ FAULTS = [
         "alone = rows.filter(pa.array(~has_match))",
         "alone = rows.filter(pa.array(~has_match)).slice(1)",
         "full join",
+    ),
+    # -- rows that are updated and deleted --
+    Fault(
+        "deletions are lost",
+        "planner.binder.changes.function",
+        "else exp.Neg(this=literal(1))",
+        "else literal(0)",
+        "changes",
+    ),
+    Fault(
+        "a deleted row counts as an inserted one",
+        _COUNTS,
+        "weight = int64_values(change) if",
+        "weight = abs(int64_values(change)) if",
+        "changes",
+    ),
+    Fault(
+        "a value without rows is kept",
+        _COUNTS,
+        "np.nonzero(weight != 0)",
+        "np.nonzero(weight == weight)",
+        "changes",
+    ),
+    Fault(
+        "values with a count below zero are in windows",
+        "runtime.compute.values.percentiles",
+        "if weights.min(initial=1) < 0:",
+        "if len(weights) < 0:",
+        "changes",
+    ),
+    Fault(
+        "a group without rows has a result",
+        "planner.rules.changes.subtract_changes",
+        "Project(node.schema, Filter(schema, groups, remaining.conjuncts), items)",
+        "Project(node.schema, replace(groups), items)",
+        "changes",
     ),
     # -- kernels: batch and streams alike --
     Fault(

@@ -72,8 +72,8 @@ def _counts(group: Int64Array, n_groups: int, values: pa.Array, weight: Int64Arr
         cells = SortedGroups(group * len(distinct) + codes, n_groups * len(distinct))
         order, starts = cells.runs()
         weight = np.add.reduceat(weight.take(order), starts)
-        order = order.take(starts)[weight != 0]
-        weight = weight[weight != 0]
+        (some,) = np.nonzero(weight != 0)
+        order, weight = order.take(starts.take(some)), weight.take(some)
     else:
         order = np.argsort(group, kind="stable")
         weight = weight.take(order)

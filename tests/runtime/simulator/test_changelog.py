@@ -10,12 +10,14 @@ from decimal import ROUND_HALF_UP, Decimal
 from functools import reduce
 from operator import xor
 from statistics import fmean, median, multimode, stdev
+from typing import Any
 
 import pytest
 
 from runtime.simulator.check import disagreement
 from runtime.simulator.compare import difference
 from tests.runtime.simulator.queries import START, WINDOWS, stream
+from tests.runtime.simulator.test_histories import EARLY, LATENESS
 
 Change = tuple[int, str, int | None, float | None]  # time in ms, code, v, d
 
@@ -159,9 +161,11 @@ def grouped(window: str, calls: Iterable[str]) -> str:
     )
 
 
-def check(sql: str, rows: list[Change], expected: list[dict] | None, seed: int) -> None:
+def check(
+    sql: str, rows: list[Change], expected: list[dict] | None, seed: int, **options: Any
+) -> None:
     """Compare batch with the expected rows, and histories of the stream with batch."""
-    of = stream(sql, list(rows))
+    of = stream(sql, list(rows), **options)
     in_batch = of.batch_rows(of.order)
     if expected is not None:
         assert difference(expected, in_batch) is None
@@ -178,6 +182,17 @@ def test_aggregates_of_windows_are_those_of_the_rows_that_remain(window, step, s
     rows = changes(seed, 40)
     assert len(remaining_rows(rows)) < len(rows)
     check(grouped(window, calls), rows, by_definition(rows, step, size, calls), seed)
+
+
+@pytest.mark.variants(1)
+@pytest.mark.parametrize("settings", [LATENESS, EARLY], ids=["lateness", "early"])
+@pytest.mark.parametrize(("window", "step", "size"), [("tumble", 5, 5), ("hop", 2, 6)])
+def test_windows_that_are_emitted_before_and_after_their_end_are_corrected(
+    window, step, size, settings
+):
+    rows, calls = changes(2, 40), tuple(AGGREGATES)
+    expected = by_definition(rows, step, size, calls)
+    check(grouped(window, calls), rows, expected, 2, settings=settings)
 
 
 def rows_in(window: str) -> str:
