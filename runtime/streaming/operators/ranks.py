@@ -73,6 +73,8 @@ class RankOperator(KeyGroupOperator):
         self._spec = spec
         self._of = spec.first
         self._copies = spec.columns.names[-1]
+        # each key has one row, so equal rows need not be merged before
+        self._is_single = (self._of.function, self._of.last) == ("ROW_NUMBER", 1)
         assert spec.aggregation.window.has_slices
         self._waits = spec.aggregation.window.closes
         self._grid = spec.aggregation.window.assigner()
@@ -120,7 +122,9 @@ class RankOperator(KeyGroupOperator):
                 accepted.append(table)
         if not accepted:
             return None
-        rows = self._spec.columns.merge(accepted)
+        rows = pa.concat_tables(accepted)
+        if not self._is_single:
+            rows = self._spec.columns.merge([rows])
         ends = self._spec.columns.ends(rows) if self._waits else np.zeros(len(rows), np.int64)
         for name in (FIRST_TIME, LAST_TIME):
             rows = rows.append_column(name, pa.array(ends))
@@ -244,7 +248,7 @@ class RankOperator(KeyGroupOperator):
 
     def _differences(self, old: pa.Table, now: pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield the changes from emitted to current rows of some keys."""
-        if self._of.last == 1 and self._of.function == "ROW_NUMBER":
+        if self._is_single:
             both = (self._results(t, np.ones(len(t), np.int64)) for t in (old, now))
             before, after = (pa.Table.from_batches([batch]) for batch in both)
             yield from updates(before, after, self._of.by)[1]
