@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -47,6 +48,24 @@ def start_stream(session: sqlwin.Session) -> Stream:
     return result.stream
 
 
+def stream_of_one_file(session: sqlwin.Session, directory: Path, scan: str) -> Stream:
+    """Return a stream that has written the windows of its first file, nine of which are over."""
+    write_minutes(directory / "in" / "a.parquet", 0)
+    tables(session, directory, scan)
+    stream = start_stream(session)
+    await_rows(stream, directory, 9)
+    return stream
+
+
+def check_next_run(session: sqlwin.Session, directory: Path) -> None:
+    """Check that the stream of one file has failed at the second, and now writes its windows."""
+    assert counts_in(directory) == 9
+    stream = start_stream(session)
+    await_rows(stream, directory, 21)
+    stream.stop()
+    assert counts_in(directory) == 21
+
+
 def await_rows(stream: Stream, directory: Path, n_rows: int) -> None:
     """Wait until `n_rows` windows are written, each with five rows of a key."""
     wait_for_stream(stream, lambda: (directory / "out").exists() and counts_in(directory) >= n_rows)
@@ -79,11 +98,8 @@ def counts_in(directory: Path) -> int:
 def test_a_broken_file_stops_the_stream_which_resumes_when_it_is_whole(
     fresh_session: sqlwin.Session, tmp_path: Path, left: int, scan: str
 ) -> None:
-    write_minutes(tmp_path / "in" / "a.parquet", 0)
     write_minutes(tmp_path / "b.parquet", 1)
-    tables(fresh_session, tmp_path, scan)
-    stream = start_stream(fresh_session)
-    await_rows(stream, tmp_path, 9)
+    stream = stream_of_one_file(fresh_session, tmp_path, scan)
     broken = tmp_path / "in" / "b.parquet"
     (tmp_path / "b").write_bytes((tmp_path / "b.parquet").read_bytes()[:left])
     os.utime(tmp_path / "b", (time.time() - 60, time.time() - 60))
@@ -92,12 +108,8 @@ def test_a_broken_file_stops_the_stream_which_resumes_when_it_is_whole(
         assert stream.wait(180)
     what = "is empty and" if left == 0 else "is truncated or"
     assert caught.value.message == f"table `i`: {broken} {what} not a valid file of format parquet"
-    assert counts_in(tmp_path) == 9
     shutil.copy(tmp_path / "b.parquet", broken)
-    again = start_stream(fresh_session)
-    await_rows(again, tmp_path, 21)
-    again.stop()
-    assert counts_in(tmp_path) == 21
+    check_next_run(fresh_session, tmp_path)
 
 
 @pytest.mark.long
@@ -105,11 +117,8 @@ def test_a_broken_file_stops_the_stream_which_resumes_when_it_is_whole(
 def test_a_file_that_is_being_written_loses_no_rows(
     fresh_session: sqlwin.Session, tmp_path: Path, scan: str
 ) -> None:
-    write_minutes(tmp_path / "in" / "a.parquet", 0)
     write_minutes(tmp_path / "b.parquet", 1)
-    tables(fresh_session, tmp_path, scan)
-    stream = start_stream(fresh_session)
-    await_rows(stream, tmp_path, 9)
+    stream = stream_of_one_file(fresh_session, tmp_path, scan)
     data = (tmp_path / "b.parquet").read_bytes()
     with (tmp_path / "in" / "b.parquet").open("wb") as file:
         wait_until(lambda: is_planned(tmp_path / "ck", "b.parquet"))
@@ -122,11 +131,7 @@ def test_a_file_that_is_being_written_loses_no_rows(
     assert caught.value.message == (
         f"table `i`: {file.name} changed after the stream had started to read it"
     )
-    assert counts_in(tmp_path) == 9
-    again = start_stream(fresh_session)
-    await_rows(again, tmp_path, 21)
-    again.stop()
-    assert counts_in(tmp_path) == 21
+    check_next_run(fresh_session, tmp_path)
 
 
 @pytest.mark.long
@@ -160,6 +165,24 @@ def test_a_stream_begins_with_complete_micro_batches(
         fresh_session.execute(f"INSERT INTO o {COUNTS}")
 
 
+def write_log(checkpoint: Path, name: str, *lines: object) -> None:
+    """Write a file of Spark's logs in a checkpoint."""
+    (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
+    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    (checkpoint / name).write_text("\n".join(["v1", *texts]))
+
+
+def entry(path: str, batch: int, time_ms: int = 1) -> dict[str, object]:
+    """Return a line of Spark's log of files."""
+    return {"path": path, "timestamp": time_ms, "batchId": batch}
+
+
+def plan_file(checkpoint: Path, file: Path, time_ms: int) -> None:
+    """Write what Spark does when it has listed a file and planned a micro-batch of it."""
+    write_log(checkpoint, "offsets/0", {}, {"logOffset": 0})
+    write_log(checkpoint, "sources/0/0", entry(f"file://{file}", 0, time_ms))
+
+
 def test_a_file_that_has_grown_since_it_was_listed_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -169,11 +192,7 @@ def test_a_file_that_has_grown_since_it_was_listed_is_refused(
     listed_ms = path.stat().st_mtime_ns // 1_000_000
     spec = table("filesystem", "k BIGINT", path=str(path.parent), format="csv")
     check = arrivals_check(spark, spec, SourceLog(LocalFiles(), str(tmp_path)))
-    # Spark lists and plans
-    entry = json.dumps({"path": f"file://{path}", "timestamp": listed_ms, "batchId": 0})
-    for name, lines in (("offsets/0", '{}\n{"logOffset":0}'), ("sources/0/0", entry)):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text(f"v1\n{lines}")
+    plan_file(tmp_path, path, listed_ms)
     check(0)
     next_file_time(tmp_path)
     path.write_text("1\n2\n")
@@ -205,23 +224,13 @@ def test_files_of_tables_with_a_common_prefix_are_separate(
         table("filesystem", "k BIGINT", path=f"{tmp_path}/{name}", format=file_format)
         for name, file_format in (("in", "parquet"), ("in2", "csv"))
     ]
-    entry = json.dumps({"path": f"file://{path}", "timestamp": 1_000, "batchId": 0})
-    for name, lines in (("offsets/0", '{}\n{"logOffset":0}'), ("sources/0/0", entry)):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text(f"v1\n{lines}")
+    plan_file(tmp_path, path, 1_000)
     for spec in specs:
         arrivals_check(spark, spec, SourceLog(LocalFiles(), str(tmp_path)))(0)
 
 
 def test_the_files_of_a_micro_batch_equal_sparks_log(tmp_path: Path) -> None:
-    def log(name: str, *lines: object) -> None:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
-        (tmp_path / name).write_text("\n".join(["v1", *texts]))
-
-    def entry(path: str, number: int) -> dict[str, object]:
-        return {"path": path, "timestamp": 1, "batchId": number}
-
+    log = partial(write_log, tmp_path)
     log("offsets/0", {"batchWatermarkMs": 0}, {"logOffset": 8}, "-", "7")
     log("offsets/1", {"batchWatermarkMs": 0}, {"logOffset": 10}, {"logOffset": 0}, '{"n": 3}')
     log("sources/0/9.compact", entry("file:///in/old", 8), entry("file:///in/a%20b%2Bc.parquet", 9))
@@ -233,15 +242,10 @@ def test_the_files_of_a_micro_batch_equal_sparks_log(tmp_path: Path) -> None:
 
 
 def test_a_table_that_is_read_twice_has_two_offsets_and_one_log(tmp_path: Path) -> None:
-    offsets = ["v1", '{"batchWatermarkMs":0}', *['{"logOffset":0}'] * 3]
-    for name, lines in (
-        ("offsets/0", offsets),
-        ("sources/0/0", ["v1", '{"path":"file:///in/a","timestamp":1,"batchId":0}']),
-    ):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text("\n".join(lines))
+    log = partial(write_log, tmp_path)
+    log("offsets/0", {"batchWatermarkMs": 0}, *[{"logOffset": 0}] * 3)
+    log("sources/0/0", entry("file:///in/a", 0))
     assert arrived_files(SourceLog(LocalFiles(), str(tmp_path)), 0) == {"/in/a": 1}
     # the log of the table after it, whose offset is the third one
-    (tmp_path / "sources/1").mkdir()
-    (tmp_path / "sources/1/0").write_text('v1\n{"path":"file:///in/b","timestamp":2,"batchId":0}')
+    log("sources/1/0", entry("file:///in/b", 0, 2))
     assert arrived_files(SourceLog(LocalFiles(), str(tmp_path)), 0) == {"/in/a": 1, "/in/b": 2}
