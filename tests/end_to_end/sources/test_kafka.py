@@ -9,6 +9,7 @@ import random
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,33 @@ def reading(second: int, key: int) -> bytes:
     return json.dumps({"k": key, "v": second * 10 + key, "ts": str(at)}).encode()
 
 
+def topic(address: str, name: str, *options: str, table: str = "") -> str:
+    """Return the table of a topic with messages of `reading`."""
+    listed = ", ".join((f"'topic' = '{name}'", *options))
+    return f"""
+        CREATE TABLE {table or name} (k INT, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+        WITH ('connector' = 'kafka', 'format' = 'json', 'scan.startup.mode' = 'earliest-offset',
+          'properties.bootstrap.servers' = '{address}', {listed});"""
+
+
+def sums_of(table: str) -> str:
+    """Return the query of the windows of five seconds."""
+    return f"""
+        SELECT window_end, COUNT(*) AS n, SUM(v) AS total
+        FROM TABLE(TUMBLE(TABLE {table}, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
+        GROUP BY window_start, window_end"""
+
+
+def seconds_and_sums(rows: Iterable[Any]) -> list[tuple[int, int, int]]:
+    return sorted((row[0].second, row[1], row[2]) for row in rows)
+
+
+# Of messages of each second to each partition
+SUMS = [
+    (end, 20, sum(second * 10 + k for second in range(end - 5, end) for k in range(PARTITIONS)))
+    for end in (5, 10, 15)
+]
+FEW = "'maxOffsetsPerTrigger' = '20'"
 RULE = "push_local_aggregate_into_scan"
 MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
 
@@ -127,38 +155,28 @@ def test_rows_that_spark_evaluates_are_counted(
 def test_a_stream_resumes_with_another_reader_of_messages(
     fresh_session: sqlwin.Session, broker: Broker, tmp_path: Path, rules: tuple[str, str]
 ) -> None:
-    topic = f"resumed-{rules.index('')}"
+    name = f"resumed-{rules.index('')}"
     fresh_session.execute(f"""
         SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoint';
-        CREATE TABLE resumed (k INT, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
-        WITH ('connector' = 'kafka', 'topic' = '{topic}', 'format' = 'json',
-          'scan.startup.mode' = 'earliest-offset',
-          'properties.bootstrap.servers' = '{broker.address}');
+        {topic(broker.address, name, table="resumed")}
         CREATE TABLE totals (window_end TIMESTAMP(3), n BIGINT, total BIGINT)
         WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/out', 'format' = 'parquet')""")
 
     def ends() -> list[tuple[int, int, int]]:
         if not list((tmp_path / "out").glob("**/*.parquet")):
             return []
-        rows = rows_of(fresh_session, "SELECT * FROM totals ORDER BY window_end")
-        return [(row[0].second, row[1], row[2]) for row in rows]
+        return seconds_and_sums(rows_of(fresh_session, "SELECT * FROM totals"))
 
     for number, rule in enumerate(rules):
         fresh_session.execute(f"SET 'sqlwin.optimizer.disabled-rules' = '{rule}'")
-        seconds_of(broker, topic, 8 * number, 8 * number + 8)
-        insert = """
-            INSERT INTO totals SELECT window_end, COUNT(*), SUM(v)
-            FROM TABLE(TUMBLE(TABLE resumed, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
-            GROUP BY window_start, window_end"""
+        seconds_of(broker, name, 8 * number, 8 * number + 8)
+        insert = f"INSERT INTO totals {sums_of('resumed')}"
         assert ("ArrowScanLocalWindowAggregate" in fresh_session.explain(insert)) is (rule == "")
         (result,) = fresh_session.execute(insert)
         has_ends = partial(lambda n: len(ends()) >= n, (1, 3)[number])
         wait_for_stream(result.stream, has_ends, every_s=0.2, explain=ends)
         result.stream.stop()
-    assert ends() == [
-        (end, 20, sum(second * 10 + k for second in range(end - 5, end) for k in range(4)))
-        for end in (5, 10, 15)
-    ]
+    assert ends() == SUMS
 
 
 @pytest.mark.long
@@ -166,19 +184,9 @@ def test_a_stream_emits_windows_of_a_topic(fresh_session: sqlwin.Session, broker
     seconds_of(broker, "windows", 0, 16)
     *_, result = fresh_session.execute(f"""
         SET 'execution.checkpointing.interval' = '100 ms';
-        CREATE TABLE windows (k INT, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
-        WITH ('connector' = 'kafka', 'topic' = 'windows', 'format' = 'json',
-          'scan.startup.mode' = 'earliest-offset', 'maxOffsetsPerTrigger' = '20',
-          'properties.bootstrap.servers' = '{broker.address}');
-        SELECT window_end, COUNT(*) AS n, SUM(v) AS total
-        FROM TABLE(TUMBLE(TABLE windows, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
-        GROUP BY window_start, window_end""")
-    expected = [
-        (end, 20, sum(second * 10 + k for second in range(end - 5, end) for k in range(4)))
-        for end in (5, 10, 15)
-    ]
-    actual = [(row[0].second, *row[1:]) for row in first_rows(result, 3)]
-    assert sorted(actual) == expected
+        {topic(broker.address, "windows", FEW)}
+        {sums_of("windows")}""")
+    assert seconds_and_sums(first_rows(result, 3)) == SUMS
 
 
 @pytest.mark.slow
@@ -188,13 +196,8 @@ def test_a_slow_partition_has_no_late_rows(fresh_session: sqlwin.Session, broker
     broker.send("uneven", (reading(second, 1) for second in [0] * 100 + list(range(16))), 1)
     *_, result = fresh_session.execute(f"""
         SET 'execution.checkpointing.interval' = '100 ms';
-        CREATE TABLE uneven (k INT, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
-        WITH ('connector' = 'kafka', 'topic' = 'uneven', 'format' = 'json',
-          'scan.startup.mode' = 'earliest-offset', 'maxOffsetsPerTrigger' = '20',
-          'properties.bootstrap.servers' = '{broker.address}');
-        SELECT window_end, COUNT(*) AS n
-        FROM TABLE(TUMBLE(TABLE uneven, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
-        GROUP BY window_start, window_end""")
+        {topic(broker.address, "uneven", FEW)}
+        {sums_of("uneven")}""")
     actual = {row[0].second: row[1] for row in first_rows(result, 3)}
     assert actual == {5: 110, 10: 10, 15: 10}
 
@@ -305,27 +308,19 @@ def test_windows_are_sent_in_a_transaction_for_each_micro_batch(
     broker.send("out", [None], 0)
     *_, result = fresh_session.execute(f"""
         SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoint';
-        CREATE TABLE seconds (k INT, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
-        WITH ('connector' = 'kafka', 'topic' = 'in', 'format' = 'json',
-          'scan.startup.mode' = 'earliest-offset', 'maxOffsetsPerTrigger' = '20',
-          'properties.bootstrap.servers' = '{broker.address}');
+        {topic(broker.address, "in", FEW, table="seconds")}
         CREATE TABLE sent (e TIMESTAMP(3), n BIGINT, total BIGINT)
         WITH ('connector' = 'kafka', 'topic' = 'out', 'format' = 'json',
           'scan.bounded.mode' = 'latest-offset', 'sink.delivery-guarantee' = 'exactly-once',
           'properties.isolation.level' = 'read_committed',
           'properties.bootstrap.servers' = '{broker.address}');
-        INSERT INTO sent SELECT window_end, COUNT(*), SUM(v)
-        FROM TABLE(TUMBLE(TABLE seconds, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
-        GROUP BY window_start, window_end""")
+        INSERT INTO sent {sums_of("seconds")}""")
     actual: list[Any] = []
 
     def has_all() -> bool:
-        actual[:] = rows_of(fresh_session, "SELECT * FROM sent WHERE e IS NOT NULL ORDER BY e")
+        actual[:] = rows_of(fresh_session, "SELECT * FROM sent WHERE e IS NOT NULL")
         return len(actual) >= 3
 
     wait_for_stream(result.stream, has_all, every_s=0.2, explain=lambda: actual)
     result.stream.stop()
-    assert [(row[0].second, row[1], row[2]) for row in actual] == [
-        (end, 20, sum(second * 10 + k for second in range(end - 5, end) for k in range(4)))
-        for end in (5, 10, 15)
-    ]
+    assert seconds_and_sums(actual) == SUMS

@@ -10,7 +10,7 @@ import pytest
 
 import sqlwin
 from runtime.checkpoint_lock import held_for_rescale
-from tests.end_to_end.sources.test_kafka import PARTITIONS, reading, rows_of
+from tests.end_to_end.sources.test_kafka import PARTITIONS, rows_of, seconds_of, topic
 from tests.observing import wait_until
 from tests.runtime.connectors.kafka.broker import Tansu, start_tansu_behind_a_door
 from tests.runtime.connectors.kafka.outage import Door
@@ -33,12 +33,6 @@ def away() -> Iterator[tuple[Tansu, Door]]:
         yield found
 
 
-def send(broker: Tansu, first: int, last: int) -> None:
-    for partition in range(PARTITIONS):
-        values = [reading(second, partition) for second in range(first, last)]
-        broker.send("readings", values, partition)
-
-
 def start(session: sqlwin.Session, door: Door, sink: str, directory: Path) -> sqlwin.Stream:
     kafka = f"'connector' = 'kafka', 'properties.bootstrap.servers' = '{door.address}'"
     stored = {
@@ -48,9 +42,7 @@ def start(session: sqlwin.Session, door: Door, sink: str, directory: Path) -> sq
     }[sink]
     (*_, result) = session.execute(f"""
         SET 'execution.checkpointing.dir' = '{directory}/checkpoints';
-        CREATE TABLE readings (k INT, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH (
-          {kafka}, 'topic' = 'readings', 'format' = 'json',
-          'scan.startup.mode' = 'earliest-offset');
+        {topic(door.address, "readings")}
         CREATE TABLE o (k INT, window_end TIMESTAMP(3), s BIGINT) WITH ({stored});
         {INSERT}""")
     assert result.stream is not None
@@ -87,13 +79,13 @@ def test_a_stream_goes_on_after_an_outage(
 ) -> None:
     broker, door = away
     broker.create("out")
-    send(broker, 0, 60)
+    seconds_of(broker, "readings", 0, 60)
     stream = start(fresh_session, door, sink, tmp_path)
     wait_until(lambda: (stream.status().batch or 0) >= 1, explain=stream.failure)
     door.close()
     wait_until(lambda: seconds_away(fresh_session) >= _OUTAGE_S, explain=stream.failure)
     door.open()
-    send(broker, 60, 120)
+    seconds_of(broker, "readings", 60, 120)
     n_windows = len(expected())
     wait_until(lambda: len(written(fresh_session)) >= n_windows, explain=stream.failure)
     assert "not reachable" not in waiting_for(fresh_session)
@@ -105,7 +97,7 @@ def test_an_outage_beyond_the_limit_is_one_line(
     fresh_session: sqlwin.Session, away: tuple[Tansu, Door], tmp_path: Path
 ) -> None:
     broker, door = away
-    send(broker, 0, 60)
+    seconds_of(broker, "readings", 0, 60)
     fresh_session.execute("SET 'sqlwin.retry-timeout' = '6 s'")
     stream = start(fresh_session, door, "files", tmp_path)
     wait_until(lambda: (stream.status().batch or 0) >= 1, explain=stream.failure)
@@ -123,7 +115,7 @@ def test_an_outage_beyond_the_limit_is_one_line(
     door.open()
     (*_, result) = fresh_session.execute(INSERT)
     assert result.stream is not None
-    send(broker, 60, 120)
+    seconds_of(broker, "readings", 60, 120)
     wait_until(lambda: written(fresh_session) == expected(), explain=result.stream.failure)
     result.stream.stop()
     fresh_session.execute("RESET 'sqlwin.retry-timeout'")
