@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -346,30 +347,26 @@ def test_a_table_of_the_script_may_have_computed_and_metadata_columns(tmp_path):
 
 
 @pytest.mark.long
-def test_a_computed_column_that_needs_spark_is_named_as_such(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("computed", COMPUTED.replace("UPPER(k)", "SOUNDEX(k)")),
+        (
+            "arrays",
+            TABLE.replace("v: BIGINT", "v: ARRAY<INT>").replace("a, 1]", "a, [1]]")
+            + "cases:"
+            + case("arrays", RIGHT),
+        ),
+    ],
+)
+def test_a_case_with_an_expression_or_type_of_spark_is_named_as_such(tmp_path, name, text):
     path = tmp_path / "a.sqlwin.yaml"
-    path.write_text(COMPUTED.replace("UPPER(k)", "SOUNDEX(k)"))
+    path.write_text(text)
     # in a process of its own: a Spark that runs in this one would compute it
-    process = subprocess.run(
-        [sys.executable, "-m", "sqlwin", "test", "--no-spark", str(path), "--histories", "3"],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=False,
-    )
-    assert process.returncode == 2, process
-    assert "the case 'computed' needs Spark" in process.stdout
-
-
-@pytest.mark.long
-def test_a_case_with_a_type_that_only_spark_reads_needs_spark(tmp_path):
-    # in a process of its own: a Spark that runs in this one would read the table
-    tables = TABLE.replace("v: BIGINT", "v: ARRAY<INT>").replace("a, 1]", "a, [1]]")
-    path = file(tmp_path, case("arrays", RIGHT), tables=tables)
-    command = [sys.executable, "-m", "sqlwin", "test", "--no-spark", path]
+    command = [sys.executable, "-m", "sqlwin", "test", "--no-spark", str(path), "--histories", "3"]
     process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert process.returncode == 2, process
-    assert "the case 'arrays' needs Spark" in process.stdout
+    assert f"the case '{name}' needs Spark" in process.stdout
 
 
 def test_a_time_that_python_does_not_have_is_a_failure_in_words(tmp_path):
@@ -396,21 +393,28 @@ def test_simulate_agrees_on_the_querys_own_rows(monkeypatch):
     assert code == 0 and out.startswith("60 rows of flights\n5 histories agree with batch")
 
 
-def test_simulate_finds_a_result_that_depends_on_the_order_of_rows(tmp_path):
-    times = [START + dt.timedelta(seconds=second) for second in range(4)]
-    rows = pa.table({"ts": pa.array(times, pa.timestamp("us")), "k": ["a", "b", "a", "b"]})
-    pq.write_table(rows, tmp_path / "t.parquet")
-    sql = tmp_path / "top.sql"
+def _sql_file(directory: Path, seconds: Sequence[int], query: str) -> str:
+    """Return a SQL file with a query of `t`: one row per second, the keys `a` and `b` by turns."""
+    times = [START + dt.timedelta(seconds=second) for second in seconds]
+    keys = ["ab"[i % 2] for i in range(len(times))]
+    columns = {"ts": pa.array(times, pa.timestamp("us")), "k": keys, "v": range(1, len(times) + 1)}
+    pq.write_table(pa.table(columns), directory / "t.parquet")
+    sql = directory / "query.sql"
     sql.write_text(f"""
-        CREATE TABLE t (ts TIMESTAMP(3), k STRING,
+        CREATE TABLE t (ts TIMESTAMP(3), k STRING, v BIGINT,
           WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
-        WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/t.parquet', 'format' = 'parquet');
-        SELECT * FROM (
+        WITH ('connector' = 'filesystem', 'path' = '{directory}/t.parquet', 'format' = 'parquet');
+        {query}""")
+    return str(sql)
+
+
+def test_simulate_finds_a_result_that_depends_on_the_order_of_rows(tmp_path):
+    top = """SELECT * FROM (
           SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY n) AS r
           FROM (SELECT k, window_start, window_end, COUNT(*) AS n
                 FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
-                GROUP BY k, window_start, window_end)) WHERE r <= 1""")
-    code, out, _ = run("--simulate", "5", str(sql))
+                GROUP BY k, window_start, window_end)) WHERE r <= 1"""
+    code, out, _ = run("--simulate", "5", _sql_file(tmp_path, range(4), top))
     assert code == 0
     assert "finding: ROW_NUMBER of window_start=2024-01-01 00:00:00, window_end=" in out
     assert "depends on the order of rows with the same n\n" in out
@@ -418,19 +422,15 @@ def test_simulate_finds_a_result_that_depends_on_the_order_of_rows(tmp_path):
     assert "histories agree" not in out
 
 
-def _counts(directory: Path, aggregate: str) -> str:
-    """Return a SQL file that aggregates two rows in a window and one in the next."""
-    times = [START + dt.timedelta(seconds=second) for second in (0, 1, 10)]
-    rows = pa.table({"ts": pa.array(times, pa.timestamp("us")), "v": [1, 2, 3]})
-    pq.write_table(rows, directory / "t.parquet")
-    sql = directory / "count.sql"
-    sql.write_text(f"""
-        CREATE TABLE t (ts TIMESTAMP(3), v BIGINT, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
-        WITH ('connector' = 'filesystem', 'path' = '{directory}/t.parquet', 'format' = 'parquet');
-        SELECT window_end, {aggregate} AS n
+def _counts(directory: Path, aggregate: str, seconds: Sequence[int] = (0, 1, 10)) -> str:
+    """Return a SQL file that aggregates rows of some seconds in windows of ten."""
+    return _sql_file(
+        directory,
+        seconds,
+        f"""SELECT window_end, {aggregate} AS n
         FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
-        GROUP BY window_start, window_end""")
-    return str(sql)
+        GROUP BY window_start, window_end""",
+    )
 
 
 def test_simulate_says_why_a_query_is_not_compared_with_its_definition(tmp_path):
@@ -477,17 +477,7 @@ def test_a_case_says_why_it_is_not_compared_with_the_definition(tmp_path):
 
 
 def test_simulate_names_rows_that_arrive_after_the_watermark(tmp_path):
-    times = [START + dt.timedelta(seconds=second) for second in (0, 30, 1)]
-    rows = pa.table({"ts": pa.array(times, pa.timestamp("us"))})
-    pq.write_table(rows, tmp_path / "t.parquet")
-    sql = tmp_path / "count.sql"
-    sql.write_text(f"""
-        CREATE TABLE t (ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
-        WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/t.parquet', 'format' = 'parquet');
-        SELECT window_end, COUNT(*) AS n
-        FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
-        GROUP BY window_start, window_end""")
-    code, out, _ = run("--simulate", "5", str(sql))
+    code, out, _ = run("--simulate", "5", _counts(tmp_path, "COUNT(*)", (0, 30, 1)))
     assert code == 0
     assert "finding: 1 row arrives after the watermark" in out
     assert "5 histories agree with batch and with the definition: 2 rows" in out
