@@ -2,7 +2,8 @@
 
 HOP by one moving frame, or by two running frames where moving ones are slow: the windows of a key
 are cut into blocks of as many windows as a window has slices, so a window is the end of one block
-and the start of the next (van Herk, Gil-Werman). CUMULATE by one running frame.
+and the start of the next (van Herk, Gil-Werman). CUMULATE by one running frame. DISTINCT by running
+totals of what each slice adds and takes back.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from sqlglot import exp
 
 from planner.lowering.sql.assigners import ARGUMENT, on_target
 from planner.lowering.sql.partials import total_of
-from planner.lowering.sql.relations import Ctes, over, rows_before, select
+from planner.lowering.sql.relations import Ctes, over, rows_before, select, union_all
 from planner.lowering.sql.target import Target
-from planner.lowering.sql.text import binary, call, case
+from planner.lowering.sql.text import binary, call, case, cast, decimal, not_null, number
 from planner.nodes.aggregate_plans import END, SLICE_END, START
-from runtime.spec.aggregates import Accumulator, Merge, MergeOp
+from planner.scalars.decimals import decimal_digits
+from runtime.spec.aggregates import Accumulator, Distinct, Merge, MergeOp
 from runtime.windows.base import BaseAligned
 
 _NEXT, _PREVIOUS = "$next_slice_us", "$previous_slice_us"
@@ -26,6 +28,9 @@ _RUN, _BLOCK = "$run_us", "$block_us"
 # Slices of a block that end later; of the block before
 _AFTER, _BEFORE = "$after", "$before"
 _ADDED = (MergeOp.COUNT, MergeOp.SUM)
+_UNTIL, _IS_WINDOW = "$until_us", "$is_window"
+_VALUE, _SUM, _COUNT = "$value", "$added", "$values"
+_BIGINT_DIGITS = 19
 
 
 def reason_against_frames(
@@ -47,6 +52,9 @@ def reason_against_frames(
     if not window.grows and not _is_run_of_slices(window):
         return "slices differ in length"
     for part in accumulators:
+        if isinstance(part, Distinct) and target.shares_ctes:
+            if (part.op, part.output.type) != (MergeOp.SUM, "double"):
+                continue
         if not isinstance(part, Merge):
             return f"no frame merges {part.name}"
         (column,) = part.columns
@@ -93,6 +101,7 @@ class FrameWriter:
         self.window, self.types = window, types
         self.keys = ctes.items(*keys)
         self.merges = [part for part in accumulators if isinstance(part, Merge)]
+        self.distinct = [part for part in accumulators if isinstance(part, Distinct)]
         self.partials = ctes.items(*(part.columns[0] for part in self.merges))
         self.size_us = window.slices_per_window * window.slice_width_us
 
@@ -101,10 +110,26 @@ class FrameWriter:
         most = self.window.slices_per_window - 1
         comment = f"a window is a slice and up to {most} before it"
         if self.window.grows:
-            return self._growing(slices), comment
-        if self.target.has_fast_frames:
-            return self._moving(slices), comment
-        return self._blocks(slices), f"{comment}, from both halves"
+            slices = self._starts(slices)
+            query = self._growing(slices)
+        elif self.target.has_fast_frames or not self.merges:
+            query = self._moving(slices)
+        else:
+            query, comment = self._blocks(slices), f"{comment}, from both halves"
+        if not self.distinct:
+            return query, comment
+        return self._with_distinct(slices, query, comment), "the totals at the ends of windows"
+
+    def _with_distinct(self, slices: exp.Table, query: exp.Select, comment: str) -> exp.Select:
+        """Return windows with their distinct aggregates."""
+        of_lists = [self.types[column] for part in self.distinct for column in part.columns]
+        items = [type_.removeprefix("array<").removesuffix(">") for type_ in of_lists]
+        partition = [*self.keys, *(self.ctes.items(START) if self.window.grows else [])]
+        size_us = None if self.window.grows else self.size_us
+        writer = _DistinctWriter(self.ctes, self.distinct, items, partition, size_us)
+        windows = self.ctes.add("windows_with_rows", query, comment)
+        others = [(part.columns[0], self.types[part.columns[0]]) for part in self.merges]
+        return writer.write(slices, windows, others)
 
     def _moving(self, slices: exp.Table) -> exp.Select:
         """Merge HOP with one frame.
@@ -125,24 +150,34 @@ class FrameWriter:
             [end],
             rows_before(self.window.slices_per_window - 1),
         )
-        return _with_windows(select([*self.keys, end, *self._merged(frame)], rows), frame)
+        return self._framed([*self.keys, end], rows, frame)
 
-    def _growing(self, slices: exp.Table) -> exp.Select:
-        """Merge CUMULATE with one frame over the windows of each largest window."""
-        slice_end, end, start = self.ctes.items(SLICE_END, END, START)
+    def _framed(self, columns: Sequence[exp.Expr], rows: exp.Table, frame: exp.Expr) -> exp.Select:
+        query = select([*columns, *self._merged(frame)], rows)
+        return _with_windows(query, frame) if self.merges else query
+
+    def _starts(self, slices: exp.Table) -> exp.Table:
+        """Add the start of its windows to each slice of CUMULATE."""
+        slice_end = self.names.column(SLICE_END)
         assigner = self.window.assigner()
         value = on_target(assigner.window_start_sql(ARGUMENT), slice_end, self.target)
-        starts = [*self.keys, self.ctes.named(value, START), slice_end, *self.partials]
-        largest = self.ctes.add(
+        lists = self.ctes.items(*(column for part in self.distinct for column in part.columns))
+        starts = [*self.keys, self.ctes.named(value, START), slice_end, *self.partials, *lists]
+        return self.ctes.add(
             "largest_windows", select(starts, slices), "slices with the start of their windows"
         )
+
+    def _growing(self, largest: exp.Table) -> exp.Select:
+        """Merge CUMULATE with one frame over the windows of each largest window."""
+        slice_end, end, start = self.ctes.items(SLICE_END, END, START)
         of_window = [*self.keys, start]
         lead = over(call("LEAD", self.target.nullable(slice_end)), of_window, [slice_end])
         with_next = [*of_window, slice_end, self.ctes.named(lead, _NEXT), *self.partials]
         following = self.ctes.add("slices_and_next", select(with_next, largest))
         rows = self._ends(following, of_window, binary(exp.Add, start, self.size_us + 1))
         frame = over(exp.to_identifier("slices_so_far"), of_window, [end], rows_before(None))
-        return _with_windows(select([*self.keys, end, *self._merged(frame)], rows), frame)
+        shown = [*(of_window if self.distinct else self.keys), end]
+        return self._framed(shown, rows, frame)
 
     def _blocks(self, slices: exp.Table) -> exp.Select:
         """Merge HOP with a running frame in each direction.
@@ -277,6 +312,144 @@ class FrameWriter:
                 both = self.target.added(left, right, type_)
                 return self.target.checked_sum(call("COALESCE", both, left, right), type_)
         return call("COALESCE", both, left, right)
+
+
+class _DistinctWriter:
+    """Writer of the distinct aggregates of one window aggregation.
+
+    A value counts in a window for its last slice there. So a slice adds its values from the window
+    that ends with it on. It takes a value back where the value's next slice adds it again, or at
+    the first window that begins after the slice. CUMULATE adds a value once, with its first slice.
+
+    Args:
+        ctes: CTEs of the text.
+        parts: Accumulators.
+        items: Spark types of the values of each.
+        partition: Columns of the keys, with the start of the largest window for CUMULATE.
+        size_us: Time until the windows of a slice have begun after it. None for CUMULATE.
+    """
+
+    def __init__(
+        self,
+        ctes: Ctes,
+        parts: Sequence[Distinct],
+        items: Sequence[str],
+        partition: Sequence[exp.Expr],
+        size_us: int | None,
+    ) -> None:
+        self.ctes, self.names, self.target = ctes, ctes.names, ctes.target
+        self.parts, self.items = parts, items
+        self.partition, self.size_us = partition, size_us
+
+    def write(
+        self, slices: exp.Table, windows: exp.Table, others: Sequence[tuple[str, str]]
+    ) -> exp.Select:
+        """Return the windows with the results of the distinct aggregates.
+
+        Args:
+            slices: Slices with the lists of their values.
+            windows: Windows with END.
+            others: Names of their other columns, and the types.
+        """
+        end, flag = self.ctes.items(END, _IS_WINDOW)
+        added = [name for part in self.parts for name in self._added(part)]
+        nothing = [self.ctes.named(number(0), name) for name in added]
+        columns = self.ctes.items(*(name for name, _ in others))
+        rows = [*self.partition, end, *columns, self.ctes.named(number(1), _IS_WINDOW)]
+        nulls = [self.ctes.named(cast(exp.Null(), type_), name) for name, type_ in others]
+        sides = [select([*rows, *nothing], windows)]
+        for part, item in zip(self.parts, self.items, strict=True):
+            own = self._added(part)
+            changes = [
+                self.names.column(name) if name in own else self.ctes.named(number(0), name)
+                for name in added
+            ]
+            no_window = self.ctes.named(number(0), _IS_WINDOW)
+            table = self._changes(part, item, slices)
+            sides.append(select([*self.partition, end, *nulls, no_window, *changes], table))
+        both = self.ctes.add("windows_and_changes", union_all(sides))
+        results = [self.ctes.named(self._total(part), part.output.name) for part in self.parts]
+        totals = self.ctes.add(
+            "running_totals",
+            select([*self.partition, end, *columns, flag, *results], both),
+            "all changes up to end_us",
+        )
+        names = self.ctes.items(*(part.output.name for part in self.parts))
+        is_window = binary(exp.EQ, flag, 1)
+        return select([*self.partition, end, *columns, *names], totals, is_window)
+
+    def _added(self, part: Distinct) -> list[str]:
+        """Return the columns of changes: the number of values, and for SUM the values."""
+        name = part.output.name
+        return [name + _COUNT, name + _SUM] if part.op == MergeOp.SUM else [name + _COUNT]
+
+    def _changes(self, part: Distinct, item: str, slices: exp.Table) -> exp.Table:
+        """Add the changes of a distinct aggregate at the ends of windows."""
+        name, (column,) = part.output.name, self.ctes.items(*part.columns)
+        end, slice_end, value = self.ctes.items(END, SLICE_END, name + _VALUE)
+        listed = self.ctes.named(self.target.unnest(column), name + _VALUE)
+        values = self.ctes.add(
+            "values_of_slices",
+            select([*self.partition, slice_end, listed], slices, not_null(column)),
+        )
+        if self.size_us is None:
+            first = self.ctes.named(call("MIN", slice_end), END)
+            keys = [*self.partition, value]
+            table = self.ctes.add("first_slices", select([*keys, first], values, n_keys=len(keys)))
+            changes: exp.Query = select(
+                [*self.partition, end, *self._change(part, item, value, 1)], table
+            )
+        else:
+            lead = over(
+                call("LEAD", self.target.nullable(slice_end)), [*self.partition, value], [slice_end]
+            )
+            after = binary(exp.Add, slice_end, self.size_us)
+            until = call("LEAST", call("COALESCE", lead, after), after)
+            spans = self.ctes.add(
+                "last_slices",
+                select([*self.partition, value, slice_end, self.ctes.named(until, _UNTIL)], values),
+                "windows that end from slice_us to before until_us have a value last in a slice",
+            )
+            changes = union_all(
+                [
+                    select(
+                        [
+                            *self.partition,
+                            self.ctes.named(self.names.column(time), END),
+                            *self._change(part, item, value, sign),
+                        ],
+                        spans,
+                    )
+                    for time, sign in ((SLICE_END, 1), (_UNTIL, -1))
+                ]
+            )
+        table = self.ctes.add("changes", changes)
+        sums = [
+            self.ctes.named(call("SUM", self.names.column(name)), name)
+            for name in self._added(part)
+        ]
+        keys = [*self.partition, end]
+        return self.ctes.add("changes_of_windows", select([*keys, *sums], table, n_keys=len(keys)))
+
+    def _change(self, part: Distinct, item: str, value: exp.Expr, sign: int) -> list[exp.Expr]:
+        names = self._added(part)
+        changes: list[exp.Expr] = [number(sign)]
+        if part.op == MergeOp.SUM:
+            wide = cast(value, decimal(*(decimal_digits(item) or (_BIGINT_DIGITS, 0))))
+            changes.append(wide if sign > 0 else exp.Neg(this=wide))
+        return [self.ctes.named(*pair) for pair in zip(changes, names, strict=True)]
+
+    def _total(self, part: Distinct) -> exp.Expr:
+        """Return the result at END: the running total, of all rows with this END."""
+        end = self.names.column(END)
+        partition = self.partition or self.target.partition_of_all(end)
+        count, *sums = (
+            over(call("SUM", self.names.column(name)), partition, [end])
+            for name in self._added(part)
+        )
+        if not sums:
+            return cast(count, "bigint")
+        return case([(binary(exp.GT, count, 0), cast(sums[0], part.output.type))])
 
 
 def _less(time: exp.Expr, other: exp.Expr) -> exp.Expr:

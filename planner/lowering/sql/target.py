@@ -79,6 +79,9 @@ class Target(ABC):
     has_fast_frames: ClassVar[bool]
     """Whether the costs of `ROWS n PRECEDING` do not grow with n."""
 
+    shares_ctes: ClassVar[bool] = False
+    """Whether a CTE that several others read is computed once."""
+
     has_semi_joins: ClassVar[bool] = False
     """Whether semi and anti joins are written as joins, not as EXISTS."""
 

@@ -38,6 +38,7 @@ class DuckDbTarget(Target):
     name = "duckdb"
     title = "DuckDB"
     has_fast_frames = True
+    shares_ctes = True
     has_as_of_joins = True
 
     def to_us(self, time: exp.Expr, type_: str) -> exp.Expr:
@@ -185,13 +186,24 @@ class SparkTarget(Target):
         return call("STRUCT", *fields)
 
     def count_of_union(self, lists: exp.Expr, item: str, *, is_merged: bool) -> exp.Expr:
-        values = lists
-        if is_merged:
-            values = call("ARRAY_DISTINCT", call("FLATTEN", call("COLLECT_LIST", lists)))
+        values = self._union(lists, is_merged=is_merged)
         return cast(call("COALESCE", call("SIZE", values), 0), "bigint")
 
-    def sum_of_union(self, lists: exp.Expr, item: str, type_: str, *, is_merged: bool) -> None:
-        return None
+    def sum_of_union(self, lists: exp.Expr, item: str, type_: str, *, is_merged: bool) -> exp.Expr:
+        values = self._union(lists, is_merged=is_merged)
+        _, scale = decimal_digits(item) or (0, 0)
+        wide = decimal(MAX_DECIMAL_DIGITS, scale)
+        total, value = exp.column("total"), exp.column("value")
+        added = exp.Lambda(
+            this=cast(binary(exp.Add, total, value), wide), expressions=[total.this, value.this]
+        )
+        whole = cast(call("AGGREGATE", values, cast(number(0), wide), added), type_)
+        return case([(binary(exp.GT, call("SIZE", values), 0), whole)])
+
+    def _union(self, lists: exp.Expr, *, is_merged: bool) -> exp.Expr:
+        if not is_merged:
+            return lists
+        return call("ARRAY_DISTINCT", call("FLATTEN", call("COLLECT_LIST", lists)))
 
     def month_function(self, name: str, args: Sequence[exp.Expr]) -> exp.Expr | None:
         return call(name, *args)

@@ -72,6 +72,28 @@ def test_picked_values_are_those_of_this_process(window: str) -> None:
 
 
 @pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS.keys())
+@pytest.mark.parametrize("keys", ["", "k, "], ids=["all", "keys"])
+def test_distinct_values_are_those_of_this_process(window: str, keys: str) -> None:
+    query = (
+        f"SELECT {keys}{BOUNDS}, COUNT(DISTINCT v) AS a, COUNT(DISTINCT d, i) AS b, SUM(v) AS c, "
+        "SUM(DISTINCT p) FILTER (WHERE i > 0) AS e, SUM(DISTINCT v) AS f "
+        f"FROM {window} GROUP BY {keys}{BOUNDS}"
+    )
+    # the first minute, and two after a gap
+    seconds = [i * 7 % 60 + (i % 2) * 240 for i in range(90)]
+    n = range(len(seconds))
+    columns = {"k": [["a", None][i % 2] for i in n], "v": [[3, None, -5, 2**50][i % 4] for i in n]}
+    doubles = [float("nan"), None, 1.5]
+    numbers = {"i": [i % 3 for i in n], "d": [doubles[i % 3] for i in n], "p": [i % 5 for i in n]}
+    t = rows_at(*seconds, **columns, **numbers)
+    rows = compiled_rows(query, t)
+    text = sqlwin.compile(query, "duckdb", schema=SCHEMA)
+    if "running_totals" in text and "HOP" in window:
+        assert sorted(run(text.replace("-1 AS", "0 AS"), t), key=repr) != sorted(rows, key=repr)
+    assert ("running_totals" in text) == ("HOP" in window or "CUMULATE" in window)
+
+
+@pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS.keys())
 def test_texts_of_slices_are_joined_in_order_of_time(window: str) -> None:
     query = (
         f"SELECT {BOUNDS}, LISTAGG(k) AS a, LISTAGG(k, '; ') FILTER (WHERE i > 0) AS b, "

@@ -214,6 +214,7 @@ def test_a_sum_of_halves_that_overflows_is_an_error_on_clickhouse() -> None:
         ("spark", "'1' MINUTE, INTERVAL '1' HOUR", "MAX(wide)", None),
         ("spark", "'15' MINUTE, INTERVAL '1' HOUR", "SUM(v)", "frames cost more for 4 windows"),
         ("spark", "'1' MINUTE, INTERVAL '1' HOUR", "COUNT(DISTINCT v)", "no frame merges COUNT_"),
+        ("duckdb", "'1' MINUTE, INTERVAL '1' HOUR", "SUM(DISTINCT v)", None),
         ("spark", "'1' MINUTE, INTERVAL '1' HOUR", "SUM(wide)", "a sum of two DECIMAL(38,10)"),
         ("clickhouse", "'10' MINUTE, INTERVAL '1' HOUR", "SUM(v)", None),
         ("clickhouse", "'15' MINUTE, INTERVAL '1' HOUR", "SUM(v)", "frames cost more for 4"),

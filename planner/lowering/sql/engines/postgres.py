@@ -40,6 +40,7 @@ class PostgresTarget(Target):
     name = "postgres"
     title = "PostgreSQL"
     has_fast_frames = True
+    shares_ctes = True
     writers = WRITERS
 
     def to_us(self, time: exp.Expr, type_: str) -> exp.Expr:
