@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in
+from planner.binder.joins.as_of_chain import nest_first
 from planner.binder.joins.sides import Side, Sides
 from planner.catalog import Schema
 from planner.nodes.joins import AsOfJoin
@@ -114,7 +115,7 @@ class _Match:
 def join_as_of(
     query: exp.Select, node_of: NodeOf, relation_of: Callable[[Node], exp.Table]
 ) -> bool:
-    """Replace, in place, the only join of a SELECT by a node if it picks the nearest row.
+    """Replace, in place, the joins of a SELECT by a node if each picks the nearest row.
 
     Args:
         query: A SELECT over bounded tables.
@@ -122,11 +123,13 @@ def join_as_of(
         relation_of: Function that returns the placeholder of a node.
 
     Returns:
-        Whether the join was replaced.
+        Whether the joins were replaced.
     """
     clause, joins = query.args.get("from_"), query.args.get("joins") or []
-    if clause is None or len(joins) != 1 or query.args.get("laterals"):
+    if clause is None or not joins or query.args.get("laterals"):
         return False
+    if len(joins) > 1:
+        return _join_chain(query, node_of, relation_of)
     (join,) = joins
     lateral = join.this
     if not isinstance(lateral, exp.Lateral) or has_other_parts(clause.this):
@@ -161,6 +164,30 @@ def join_as_of(
     query.set("joins", None)
     node = _node(sides, matching, query, span_of(join))
     query.set("from_", exp.From(this=relation_of(node)))
+    return True
+
+
+def _join_chain(
+    query: exp.Select, node_of: NodeOf, relation_of: Callable[[Node], exp.Table]
+) -> bool:
+    """Replace several joins. Arguments and result are as in `join_as_of`."""
+
+    def schema_of(rows: exp.Query) -> Schema | None:
+        node = node_of(rows)
+        return None if node is None else node.schema
+
+    for join in query.args["joins"]:
+        subquery = join.this.this if isinstance(join.this, exp.Lateral) else None
+        inner = subquery.this if isinstance(subquery, exp.Subquery) else None
+        is_select = isinstance(inner, exp.Select) and inner.args.get("from_") is not None
+        if not is_select or join.this.alias_column_names or not _is_plain_join(join):
+            return False
+    nested = nest_first(query, schema_of)
+    if nested is None or not join_as_of(nested, node_of, relation_of):
+        return False
+    query.set("joins", None)
+    for key, value in nested.args.items():
+        query.set(key, value)
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from tests.fuzz.choices import Choices
@@ -65,6 +66,10 @@ def draw_as_of(
         kind = "ASOF LEFT JOIN" if is_outer else "ASOF INNER JOIN"
         join = f"{kind} {right_sql} ON {' AND '.join([comparison, *parts])}"
     items = ["l.id", "l.k", "l.ts", *(f"r.{name} AS r_{name}" for name in shown)]
+    second = _draw_second(draw, tables) if draw.chance(30) else None
+    if second is not None:
+        items += [f"q.{name} AS q_{name}" for name in second.shown]
+        join += f" {second.sql}"
     sql = f"SELECT {', '.join(items)} FROM t AS l {join}"
     rows = []
     for row in tables["t"]:
@@ -73,12 +78,55 @@ def draw_as_of(
             picked = picked if _holds(picked[at], back, row[time] - limit) else None
         if picked is not None or is_outer:
             of_right = {f"r_{name}": (picked or {}).get(name) for name in shown}
-            rows.append({name: row[name] for name in ("id", "k", "ts")} | of_right)
+            rows += _with_second(row, of_right, second)
     if draw.chance(25):
         return f"{sql} WHERE r.{shown[-1]} IS NULL OR l.id > 3", [
             row for row in rows if row[f"r_{shown[-1]}"] is None or row["id"] > 3
         ]
     return sql, rows
+
+
+@dataclass(frozen=True)
+class _Second:
+    """A second join of `t` with a table.
+
+    Attributes:
+        sql: Join.
+        right: Rows of the table.
+        keys: Columns that are equal.
+        sign: Comparison of the left with the right time.
+        is_outer: Whether it keeps rows without a match.
+    """
+
+    sql: str
+    right: list[Row]
+    keys: list[str]
+    sign: str
+    is_outer: bool
+
+    @property
+    def shown(self) -> list[str]:
+        """Columns of the right side in the result."""
+        return [*self.keys, "ts"]
+
+
+def _draw_second(draw: Choices, tables: Tables) -> _Second:
+    name, keys = draw.one_of(["u", "t"]), draw.sample(["k", "g"], draw.pick(3))
+    sign, is_outer = draw.one_of(list(_SIGNS)), draw.chance(50)
+    conditions = " AND ".join([*(f"l.{key} = q.{key}" for key in keys), f"l.ts {sign} q.ts"])
+    kind = "ASOF LEFT JOIN" if is_outer else "ASOF JOIN"
+    return _Second(f"{kind} {name} AS q ON {conditions}", tables[name], keys, sign, is_outer)
+
+
+def _with_second(row: Row, of_right: Row, second: _Second | None) -> list[Row]:
+    """Return a joined row with the row of the second join, if there is one."""
+    joined = {name: row[name] for name in ("id", "k", "ts")} | of_right
+    if second is None:
+        return [joined]
+    picked = _nearest(row, second.right, second.keys, ("ts", second.sign, "ts"))
+    if picked is None and not second.is_outer:
+        return []
+    return [joined | {f"q_{name}": (picked or {}).get(name) for name in second.shown}]
 
 
 def _nearest(

@@ -18,10 +18,16 @@ PICK = "SELECT r.v AS w FROM r WHERE r.k = l.k AND r.ts <= l.ts ORDER BY r.ts DE
 
 
 def node_of(query: exp.Query) -> Node | None:
-    """Return a query over one table whose items are columns, or a column minus an interval."""
+    """Return a query whose items are columns, or a column minus an interval."""
     assert isinstance(query, exp.Select)
     columns: list[Column] = []
     for item in query.expressions:
+        source = query.args["from_"].this
+        if item.is_star and isinstance(source, exp.Subquery):
+            below = node_of(source.this)
+            assert below is not None
+            columns += below.schema
+            continue
         if item.is_star:
             columns += [Column(*pair) for pair in COLUMNS.items()]
             continue
@@ -69,6 +75,25 @@ def test_names_of_both_sides_are_renamed_and_items_keep_theirs() -> None:
     text, _ = joined(f"SELECT *, x.ts, l.v + 1 FROM l JOIN LATERAL ({pick}) AS x ON TRUE")
     assert text.startswith("SELECT k AS k, ts AS ts, v AS v, d AS d, k0 AS k, ts0 AS ts, v0 AS v")
     assert text.endswith("d0 AS d, ts0 AS ts, v + 1 FROM joined")
+
+
+def test_the_first_of_several_joins_is_the_left_side_of_the_second() -> None:
+    pick = "JOIN LATERAL (SELECT * FROM {0} WHERE {0}.k = l.k AND {0}.ts <= {1}.ts ORDER BY {0}.ts DESC LIMIT 1) AS {0}"
+    joins = f"LEFT {pick.format('r', 'l')} ON TRUE {pick.format('q', 'r')}"
+    text, node = joined(f"SELECT l.*, r.v AS w, q.v + r.d AS x FROM l {joins} ORDER BY q.d, w")
+    assert text == (
+        "SELECT k AS k, ts AS ts, v AS v, d AS d, v0 AS w, v1 + d0 AS x FROM joined ORDER BY d1, w"
+    )
+    assert node is not None
+    assert [c.name for c in node.left.schema] == ["k", "ts", "v", "d", "ts0", "v0", "d0"]
+    (below,) = (part for part in node.left.walk() if isinstance(part, SqlQuery))
+    assert "l.v AS v, l.d AS d, r.k AS k0, r.ts AS ts0" in to_sql(below.query).replace("`", "")
+    assert node.matching.times[0] == "ts0"
+    assert node.join_type == "Inner"
+
+    # Spark would name the first item by its text, and v is ambiguous
+    assert joined(f"SELECT r.v + 1 FROM l {joins}")[1] is None
+    assert joined(f"SELECT v AS x FROM l {joins}")[1] is None
 
 
 @pytest.mark.parametrize(
