@@ -137,6 +137,12 @@ def partials_of_rows(partial: Partial, rows: TargetExpressions) -> list[exp.Expr
                 for key in rows.target.sort_keys(arg, type_)
             ]
             return [rows.target.joined_texts(args[1], keys, separator, condition)]
+        case ListAgg(is_unique=True):
+            # calls with DISTINCT and without may share a partial, which has the text of one
+            refuse_part(
+                f"LISTAGG(DISTINCT) is not merged from slices on {rows.target.title}",
+                "LISTAGG(DISTINCT",
+            )
         case CollectSet():
             values = [rows.target.grouped(*pair) for pair in zip(args, types, strict=True)]
             for value in values:
