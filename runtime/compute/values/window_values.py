@@ -23,6 +23,7 @@ from runtime.compute.values.too_many_values import check_counts
 from runtime.functions.aggregates import AGGREGATES
 from runtime.functions.aggregates.counted import from_counts
 from runtime.functions.aggregates.function import WindowValues
+from runtime.shown_types import shown_type
 from runtime.spec.aggregates import ResultOfValues
 
 # Window, index among the distinct values and count of each value of each window
@@ -67,20 +68,17 @@ def results_of_values(
         if accumulator.is_descending:
             view = _Descending(view)
         result = form.result(view, *accumulator.constants)
-        parts.append(_as_type(result, type_, accumulator.columns[0]))
+        try:
+            parts.append(result.cast(type_))
+        except pa.ArrowInvalid:
+            type_name = shown_type(accumulator.output.type)
+            raise overflow(type_name, accumulator.output.name) from None
     results = pa.concat_arrays(parts)
     if len(filled) == len(counts):
         return results
     place = np.zeros(len(counts), np.int64)
     place[filled] = np.arange(len(filled))
     return results.take(pa.array(place, mask=counts == 0))
-
-
-def _as_type(result: pa.Array, type_: pa.DataType, column: str) -> pa.Array:
-    try:
-        return result.cast(type_)
-    except pa.ArrowInvalid:
-        raise overflow(str(type_), column) from None
 
 
 def _parts(counts: Int64Array) -> Iterator[slice]:

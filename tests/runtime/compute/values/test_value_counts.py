@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,10 @@ from runtime.compute.kernels.grouping import group_cells
 from runtime.compute.values.percentiles import RangePercentiles
 from runtime.compute.values.value_counts import counts_of_rows, merge_counts
 from runtime.compute.values.value_lists import value_lists
+from runtime.compute.values.window_values import results_of_values
+from runtime.errors import ComputationError
+from runtime.spec.aggregates import ResultOfValues
+from runtime.spec.table import Column
 
 NAN = float("nan")
 
@@ -70,3 +75,15 @@ def test_windows_have_the_values_that_remain_in_each_slice():
     assert percentiles.counts(np.array([0]), np.array([0])).tolist() == [3]
     assert percentiles.distinct.take(pa.array(number)).to_pylist() == [2.0, 3.0]
     assert window.tolist() == [0, 0] and weight.tolist() == [2, 1]
+
+
+def test_a_sum_of_counted_values_is_exact_and_names_its_column_if_it_does_not_fit():
+    most = 2**63 - 1
+    items = [{"value": most, "weight": 2}, {"value": 1 - most, "weight": 1}]
+    lists = pa.array([items], pa.list_(pa.struct({"value": pa.int64(), "weight": pa.int64()})))
+    values = value_lists(lists).slice_values(np.arange(1), np.arange(1))
+    percentiles, window = RangePercentiles(values, 1), np.arange(1)
+    of_set = ResultOfValues(("s$values",), Column("s$result", "bigint"), "SUM", is_distinct=True)
+    assert results_of_values(of_set, percentiles, window, window).to_pylist() == [1]
+    with pytest.raises(ComputationError, match="SUM overflows BIGINT in column s"):
+        results_of_values(replace(of_set, is_distinct=False), percentiles, window, window)
