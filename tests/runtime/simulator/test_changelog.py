@@ -184,9 +184,12 @@ def test_aggregates_of_windows_are_those_of_the_rows_that_remain(window, step, s
     check(grouped(window, calls), rows, by_definition(rows, step, size, calls), seed)
 
 
-@pytest.mark.variants(1)
-@pytest.mark.parametrize("settings", [LATENESS, EARLY], ids=["lateness", "early"])
-@pytest.mark.parametrize(("window", "step", "size"), [("tumble", 5, 5), ("hop", 2, 6)])
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("window", "step", "size", "settings"),
+    [("tumble", 5, 5, EARLY), ("hop", 2, 6, LATENESS)],
+    ids=["early", "lateness"],
+)
 def test_windows_that_are_emitted_before_and_after_their_end_are_corrected(
     window, step, size, settings
 ):
