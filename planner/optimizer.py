@@ -47,6 +47,8 @@ class Options:
         fill_max_windows: Maximum windows that FILL makes for a key.
         fill_keep_us: On a stream, how long after its last row windows of a key are added.
         max_values: Maximum values that a stream keeps for a key and window; 0: no limit.
+        state_ttl_us: On a stream, for how long after its time the first row of a key hides later
+            ones. 0 means forever.
         refused_slices: Name of a materialized table and why it cannot answer this query.
     """
 
@@ -61,6 +63,7 @@ class Options:
     fill_max_windows: int = DEFAULT_MAX_WINDOWS
     fill_keep_us: int = DEFAULT_KEEP_US
     max_values: int = DEFAULT_MAX_VALUES
+    state_ttl_us: int = 0
     refused_slices: tuple[tuple[str, Refusal], ...] = ()
 
 

@@ -188,7 +188,8 @@ def physical_operators(node: Node) -> list[Operator]:
                 more = {"versions": node.versions.columns}
             elif isinstance(node, StreamRank):
                 ranks = [f"rankStart={node.first_rank}", f"rankEnd={node.first.last}"]
-                more = {"rankType": [node.first.function], "rankRange": ranks}
+                ttl = None if node.ttl_us is None else render_duration(node.ttl_us)
+                more = {"rankType": [node.first.function], "rankRange": ranks, "ttl": ttl}
             return [
                 operator(
                     "GlobalWindowAggregate",

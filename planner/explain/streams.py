@@ -245,7 +245,8 @@ def _lines_of_first_rows(step: StreamRankStep, key_groups: int, policy: str) -> 
     if local.window.has_slices and local.window.closes:
         yield _watermark(local, policy)
         yield _key_groups(local, key_groups)
-        yield "  state: each key, with its first row until the watermark has passed it"
+        ttl = "" if step.ttl_us is None else f", for {render_duration(step.ttl_us)} after its row"
+        yield f"  state: each key{ttl}, with its first row until the watermark has passed it"
         wait = render_duration(local.window.slice_width_us)
         late = _late(local.window, local.mode.late_rows)
         yield f"  a row is emitted once, at most {wait} after the watermark has passed it; {late}"

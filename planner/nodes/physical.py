@@ -158,11 +158,13 @@ class StreamVersionJoin(GlobalWindowAggregate):
 class StreamRank(GlobalWindowAggregate):
     """First rows of each key of a stream, over all time, whose keys are whole rows.
 
-    The count of each row is replaced by its rank, from `first_rank` on.
+    The count of each row is replaced by its rank, from `first_rank` on. `ttl_us` is as in
+    `runtime.plan.streams.StreamRankStep`.
     """
 
     first: FirstRows = field(kw_only=True)
     first_rank: int = field(kw_only=True)
+    ttl_us: int | None = field(default=None, kw_only=True)
 
 
 def attributes(node: Node, of: type[Node]) -> dict[str, Any]:

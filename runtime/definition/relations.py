@@ -170,7 +170,11 @@ def versions_joined(
 
 
 def rows_ranked(
-    rows: MergedWindows, first: FirstRows, first_rank: int, batches: Sequence[pa.RecordBatch]
+    rows: MergedWindows,
+    first: FirstRows,
+    first_rank: int,
+    ttl_us: int | None,
+    batches: Sequence[pa.RecordBatch],
 ) -> pa.RecordBatch:
     """Return the first rows of each key, with their ranks as the numbers of copies.
 
@@ -178,17 +182,39 @@ def rows_ranked(
         rows: Relation of the rows, with their numbers of copies.
         first: Keys, order and last rank.
         first_rank: First rank.
+        ttl_us: As in `runtime.plan.streams.StreamRankStep`.
         batches: Its rows.
     """
     below = _from_batches(list(batches), _nullable(schema_of(rows)))
     (copies,) = rows.aggregation.accumulators[0].output_columns
     place = below.schema.get_field_index(copies)
     repeated = [row for row in below.rows for _ in range(row[place])]
+    if ttl_us is not None:
+        below = replace(below, rows=repeated)
+        ends = below.schema.get_field_index(rows.aggregation.window_end)
+        repeated = _not_hidden(below, first, ends, ttl_us)
+        # all of these are first
+        first = replace(first, by=(*first.by, rows.aggregation.window_end))
     ranks = (first_rank, first.last)
     of = RankedRows(rows, first.function, ranks, first.by, first.order, "$rank")
     ranked = _ranks(replace(below, rows=repeated), of, []).rows
     results = [(*row[:place], row[-1], *row[place + 1 : -1]) for row in ranked]
     return DefinedRows(below.schema, results).batch()
+
+
+def _not_hidden(
+    below: DefinedRows, first: FirstRows, end: int, ttl_us: int
+) -> list[tuple[Any, ...]]:
+    """Return the rows that no earlier row of their key hides; `end` is the place of their end."""
+    until: dict[Any, int] = {}
+    keys, sort_keys = below.columns(first.by), below.columns([part.column for part in first.order])
+    result = []
+    for place in sorted_places(first.order, sort_keys):
+        row, key = below.rows[place], tuple(map(key_of, keys[place]))
+        if key not in until or row[end] >= until[key]:
+            until[key] = row[end] + ttl_us
+            result.append(row)
+    return result
 
 
 def _in_ranges(below: DefinedRows, bounds: DefinedRows, of: RangedRows) -> DefinedRows:

@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.nodes import PlanNode
 from runtime.plan.rows import FilledRows, JoinedRows, RankedRows
-from runtime.plan.streams import StreamFillStep, StreamWindowStep, WholeWindowsStep
+from runtime.plan.streams import (
+    StreamFillStep,
+    StreamRankStep,
+    StreamWindowStep,
+    WholeWindowsStep,
+)
 from runtime.spec.expressions import RankOrder
 from runtime.spec.table import Column
 
@@ -144,6 +149,12 @@ class SimulatedQuery:
     def fills_gaps(self) -> bool:
         """Whether it has FILL or GAP_FILL."""
         return any(operator.filled is not None for operator in self.operators)
+
+    @property
+    def forgets_keys(self) -> bool:
+        """Whether first rows of keys are forgotten after a time."""
+        steps = (operator.step for operator in self.operators)
+        return any(isinstance(step, StreamRankStep) and step.ttl_us is not None for step in steps)
 
     @property
     def operators(self) -> tuple[SimulatedOperator, ...]:

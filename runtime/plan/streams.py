@@ -79,10 +79,13 @@ class StreamRankStep(StreamWindowStep):
     Attributes:
         first: Keys, order and last rank.
         first_rank: First rank to emit. 1 if windows close.
+        ttl_us: If windows close: a row is first again if its window ends at least this long after
+            the one of the last emitted row of its key. None means never.
     """
 
     first: FirstRows
     first_rank: int
+    ttl_us: int | None = None
 
 
 @dataclass(frozen=True)

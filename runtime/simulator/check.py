@@ -133,7 +133,8 @@ class SimulatedStream:
             yield versions_joined(part.windows, part.step.versions, windows)
         elif isinstance(part.step, StreamRankStep):
             windows = list(computed_batches(part.windows, given))
-            yield rows_ranked(part.windows, part.step.first, part.step.first_rank, windows)
+            step = part.step
+            yield rows_ranked(part.windows, step.first, step.first_rank, step.ttl_us, windows)
         elif part.filled is not None and passed_us is not None:
             windows = list(computed_batches(part.windows, given))
             yield filled_on_stream(part.filled, windows, passed_us.get(part.step.number))

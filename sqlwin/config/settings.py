@@ -350,6 +350,13 @@ SETTINGS: dict[str, Setting] = {
             "longer waits for it; 0: never",
         ),
         Setting(
+            "table.exec.state.ttl",
+            Type.DURATION,
+            "0 ms",
+            "event time for which the first row of a key hides later ones, where it is emitted "
+            "once; 0: forever. Other state without a window is kept",
+        ),
+        Setting(
             "table.local-time-zone",
             Type.TIME_ZONE,
             DEFAULT,
@@ -394,7 +401,6 @@ SETTINGS: dict[str, Setting] = {
         _flink(
             "table.exec.mini-batch.size", Type.INT, "0", "maximum rows in a mini-batch of Flink"
         ),
-        _flink("table.exec.state.ttl", Type.DURATION, "0 ms", "how long Flink keeps state"),
         _flink(
             "table.optimizer.distinct-agg.split.bucket-num",
             Type.INT,

@@ -60,6 +60,7 @@ def planner_options(
         fill_keep_us=int(config.get("sqlwin.fill.keep")),
         fill_max_windows=int(config.get("sqlwin.fill.max-windows")),
         max_values=int(config.get("sqlwin.state.max-values")),
+        state_ttl_us=int(config.get("table.exec.state.ttl")),
         strict_flink=bool(config.get("sqlwin.strict-flink")),
         catalog=catalog,
         time_zone=time_zone,

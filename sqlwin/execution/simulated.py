@@ -96,6 +96,8 @@ def simulate(plans: Plans, statement: Query | Insert) -> Simulated | Refusal:
     options = lowered.options(stream_options(plans.config))
     if query.result_clock:
         definition = Refusal("the processing time of results depends on the micro-batches")
+    if query.forgets_keys:
+        definition = Refusal("'table.exec.state.ttl' lets a stream forget keys")
     if query.result_clock and (options.emits_updates or query.limit is not None):
         return Refusal(
             "processing time in results that are emitted again or limited depends on the cuts"

@@ -1,4 +1,5 @@
 SET 'execution.runtime-mode' = 'streaming';
+SET 'table.exec.state.ttl' = '1 d';
 CREATE TABLE orders (id INT, status STRING, amount INT, note STRING, ts TIMESTAMP(3),
   WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) WITH ('connector' = 'datagen');
 SELECT status, window_end, COUNT(*) AS n, SUM(amount) AS total

@@ -297,7 +297,9 @@ class _StreamLowering(WholeWindowsLowering):
         elif isinstance(node, StreamVersionJoin):
             windows = StreamVersionStep(*common, versions=node.versions)
         elif isinstance(node, StreamRank):
-            windows = StreamRankStep(*common, first=node.first, first_rank=node.first_rank)
+            windows = StreamRankStep(
+                *common, first=node.first, first_rank=node.first_rank, ttl_us=node.ttl_us
+            )
         self.operators[id(node)] = windows
         select = self.select_windows(node, windows)
         control = [column(name) for name in (KEEP, SOURCE, WATERMARK)]

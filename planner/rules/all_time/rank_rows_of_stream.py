@@ -85,7 +85,9 @@ def rank_rows_of_stream(node: Node, options: Options) -> Node | Refusal | None:
     assert isinstance(merged, GlobalWindowAggregate) and isinstance(exchange, Exchange)
     exchange = replace(exchange, input=replace(path.local, first=first), keys=first.by)
     of_merged = {**attributes(merged, GlobalWindowAggregate), "input": exchange}
-    rows = finished.with_inputs(StreamRank(**of_merged, first=first, first_rank=ranking(node)[1]))
+    ttl_us = (options.state_ttl_us or None) if merged.window.closes else None
+    ranked = StreamRank(**of_merged, first=first, first_rank=ranking(node)[1], ttl_us=ttl_us)
+    rows = finished.with_inputs(ranked)
     *columns, rank = node.schema
     above = path.nodes[:place]
     items = [NamedExpr(c.name, column(_origin(c.name, above))) for c in columns]

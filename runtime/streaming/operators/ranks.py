@@ -4,7 +4,8 @@ It reads rows as keys of partials, with their number of copies, and is used in t
 
 - Rows wait for the watermark, if windows close: the first row of a key is emitted once, when the
   watermark has passed the end of its slice. State has one row per key: the first one so far, or
-  only the key, with 0 copies, once its row has been emitted.
+  only the key, with 0 copies, once its row has been emitted. With a TTL, the emitted row hides
+  later ones for that long, and the key then leaves the state.
 - Otherwise the first rows so far are emitted, and again as changes when they change. State has
   these rows.
 
@@ -56,6 +57,7 @@ class RankSpec:
         aggregation: Merge of the partials, whose only call is the number of copies.
         columns: Columns of the partials: rows, slice end and number of copies.
         common: Spec shared by all operators.
+        ttl_us: As in `StreamRankStep`.
     """
 
     first: FirstRows
@@ -63,6 +65,7 @@ class RankSpec:
     aggregation: WindowAggregation
     columns: StateColumns
     common: KeyGroupSpec
+    ttl_us: int | None = None
 
 
 class RankOperator(KeyGroupOperator):
@@ -152,12 +155,13 @@ class RankOperator(KeyGroupOperator):
         if sum(table.num_rows for table in rows):
             table = pa.concat_tables(rows).combine_chunks()
             self._note_bytes(table)
-            first = self._first(self._unseen(table))
-            to_add.append(table.filter(pa.array(self._is_seen(table))))
             assert fires is not None, "rows are due"
+            first = self._first(self._unseen(table))
             is_passed = int64_column(first, LAST_TIME) <= fires
-            passed = first.filter(pa.array(is_passed))
-            to_add += [first.filter(pa.array(~is_passed)), self._seen(passed)]
+            passed = self._apart(first.filter(pa.array(is_passed)))
+            to_add += [table.filter(pa.array(self._is_seen(table))), self._seen(passed)]
+            to_add = [t.filter(pa.array(int64_column(t, LAST_TIME) > fires)) for t in to_add]
+            to_add.append(first.filter(pa.array(~is_passed)))
             if passed.num_rows:
                 yield self._results(passed, np.ones(len(passed), np.int64))
         self._append(to_add)
@@ -178,23 +182,46 @@ class RankOperator(KeyGroupOperator):
         return is_seen
 
     def _unseen(self, table: pa.Table) -> pa.Table:
-        """Return the rows of keys whose row has not been emitted."""
+        """Return the rows that no emitted row of their key hides."""
         is_seen = self._is_seen(table)
         if not is_seen.any():
             return table
         codes = self._codes(table)
-        of_key = np.zeros(int(codes.max()) + 1, np.bool_)
-        of_key[codes[is_seen]] = True
-        return table.filter(pa.array(~of_key[codes]))
+        hidden_until = np.full(int(codes.max()) + 1, -FINAL_US)
+        np.maximum.at(hidden_until, codes[is_seen], int64_column(table, LAST_TIME)[is_seen])
+        ends = self._spec.columns.ends(table)
+        return table.filter(pa.array(~is_seen & (ends >= hidden_until[codes])))
+
+    def _apart(self, passed: pa.Table) -> pa.Table:
+        """Return the rows that no earlier one of their key hides."""
+        ttl_us = self._spec.ttl_us
+        if ttl_us is None or not passed.num_rows:
+            return passed
+        codes, ends = self._codes(passed), self._spec.columns.ends(passed)
+        order = np.lexsort((ends, codes))
+        kept, last, hidden_until = [], -1, -FINAL_US
+        for place, code, end in zip(
+            order.tolist(), codes[order].tolist(), ends[order].tolist(), strict=True
+        ):
+            if code != last or end >= hidden_until:
+                kept.append(place)
+                last, hidden_until = code, end + ttl_us
+        return passed.take(pa.array(kept, pa.int64()))
 
     def _seen(self, rows: pa.Table) -> pa.Table:
-        """Return the keys of emitted rows, for the state. The other columns are NULL."""
+        """Return the keys of emitted rows, for the state. The other columns are NULL.
+
+        Their last time is the end of the slices that they hide.
+        """
+        ttl_us = self._spec.ttl_us
+        ends = self._spec.columns.ends(rows)
+        until = np.full(len(rows), FINAL_US) if ttl_us is None else ends + ttl_us
         for place, field in enumerate(rows.schema):
             if field.name not in (*self._of.by, *self._numbers):
                 rows = rows.set_column(place, field, pa.nulls(len(rows), field.type))
         for name in self._numbers:
-            value = FINAL_US if name in (FIRST_TIME, LAST_TIME) else 0
-            rows = replace_values(rows, name, np.full(len(rows), value))
+            values = until if name in (FIRST_TIME, LAST_TIME) else np.zeros(len(rows), np.int64)
+            rows = replace_values(rows, name, values)
         return rows
 
     @property
@@ -202,10 +229,12 @@ class RankOperator(KeyGroupOperator):
         return (self._spec.columns.slice_end, self._copies, FIRST_TIME, LAST_TIME)
 
     def _first(self, table: pa.Table) -> pa.Table:
-        """Return the first row of each key."""
+        """Return the first row of each key, or of each key and slice if keys are forgotten."""
         if not table.num_rows:
             return table
         by = [table.column(name) for name in self._of.by]
+        if self._spec.ttl_us is not None:
+            by.append(table.column(self._spec.columns.slice_end))
         places = first_places(by, table, self._of.order, self._of.function, self._of.last)
         return table.take(pa.array(places))
 

@@ -70,6 +70,17 @@ def test_first_rows_by_time_are_emitted_once_and_counted_in_windows(name, seed):
     assert disagreement(of, of.history(seed), of.batch_rows(of.order), seed) is None
 
 
+@pytest.mark.variants(2)
+@pytest.mark.parametrize("name", ONCE)
+@pytest.mark.parametrize("seed", range(2))
+def test_keys_are_forgotten_after_the_ttl(name, seed):
+    ttl = (("table.exec.state.ttl", "3 s"),)
+    of, forever = (stream(ONCE[name], rows_in_time(seed), settings=s) for s in (ttl, ()))
+    expected = of.batch_rows(of.order)
+    assert disagreement(of, of.history(seed), expected, seed) is None
+    assert difference(expected, forever.batch_rows(of.order)) is not None
+
+
 @pytest.mark.parametrize("name", ["top 3", "ranks with ties", "first row", "session"])
 def test_first_rows_of_batch_are_those_of_the_definition(name):
     of = stream({**CHANGING, **ONCE}[name], [(i * 700, "ab"[i % 2], i % 5, i) for i in range(12)])

@@ -32,13 +32,16 @@ ORDER = tuple(RankOrder(name, is_descending=False, nulls_first=True) for name in
 THRESHOLDS = [Thresholds(), Thresholds(sessions_n_marks=2, sessions_max_runs=2)]
 
 
-def spec_of(window: AlignedWindow, last: int = 1, function: str = "ROW_NUMBER") -> RankSpec:
+def spec_of(
+    window: AlignedWindow, last: int = 1, function: str = "ROW_NUMBER", ttl_s: int | None = None
+) -> RankSpec:
     return RankSpec(
         FirstRows(("key",), ORDER, function, last),
         1,
         WindowAggregation(window, KEYS, "$slice_end", COPIES),
         StateColumns(KEYS, "$slice_end", COPIES),
         KeyGroupSpec(1),
+        None if ttl_s is None else ttl_s * SECOND,
     )
 
 
@@ -90,20 +93,32 @@ class Stream:
 
 
 @pytest.mark.parametrize("thresholds", THRESHOLDS)
-def test_the_first_row_of_each_key_is_emitted_once_in_a_long_stream(thresholds):
+@pytest.mark.parametrize("ttl_s", [None, 1, 7])
+def test_first_rows_are_emitted_once_in_a_long_stream(thresholds, ttl_s):
     rng = random.Random(7)
-    stream, first, emitted = Stream(spec_of(Tumble(SECOND)), thresholds), {}, []
+    stream, rows, emitted = Stream(spec_of(Tumble(SECOND), ttl_s=ttl_s), thresholds), [], []
     for second in range(3, 60):
-        rows = [
+        new = [
             (rng.choice([None, *"abcdefghijkl"]), second - rng.randrange(3), rng.randrange(100))
             for _ in range(rng.randrange(4))
         ]
-        for key, at, value in rows:
-            first[key] = min(first.get(key, (at, value)), (at, value))
-        emitted += stream.read(rows, second - 1.5)
+        rows += new
+        emitted += stream.read(new, second - 1.5)
+    if ttl_s == 1:
+        assert stream.status.n_rows < 12
     emitted += stream.end()
-    assert sorted(emitted, key=str) == sorted(((k, v) for k, (_, v) in first.items()), key=str)
+    assert sorted(emitted, key=str) == sorted(first_rows(rows, ttl_s), key=str)
     assert list(stream.store.blobs) == [METADATA]
+
+
+def first_rows(rows: list[tuple], ttl_s: int | None) -> list[tuple]:
+    """Return key and value of the rows that no earlier row of their key hides."""
+    until, result = {}, []
+    for key, at, value in sorted(rows, key=lambda row: row[1:]):
+        if at >= until.get(key, 0):
+            until[key] = 1000 if ttl_s is None else at + ttl_s
+            result.append((key, value))
+    return result
 
 
 def test_state_has_one_row_per_key_without_its_columns_once_it_is_emitted():
