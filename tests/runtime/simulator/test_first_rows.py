@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
+from runtime.refusal import Refusal
+from runtime.simulator.changed_query import ChangedStream
 from runtime.simulator.check import disagreement
 from runtime.simulator.compare import difference
 from runtime.streaming.operators.ranks import RankOperator
-from tests.runtime.simulator.queries import stream
+from sqlwin.testing.simulated import resume, stream_over
+from tests.runtime.simulator.queries import rows_table, simulated, stream
 from tests.runtime.simulator.test_all_time import difference_after_a_micro_batch, rows
 
 _TOP = (
@@ -87,6 +91,44 @@ def test_first_rows_of_batch_are_those_of_the_definition(name):
     defined = of.defined(of.order)
     assert not defined.ties
     assert difference(defined.rows, of.batch_rows(of.order)) is None
+
+
+@pytest.mark.variants(1)
+@pytest.mark.parametrize("name", ONCE)
+def test_late_rows_are_dropped_and_hide_no_row(name):
+    given = [
+        *rows_in_time(4),
+        (0, "late", 99, 0.5),
+        (30_000, "a", 1, 1.0),
+        (31_000, "late", 99, 0.5),
+    ]
+    late = len(given) - 3
+    of = stream(ONCE[name], given)
+    of = replace(of, shape=replace(of.shape, late=frozenset({late})))
+    expected = of.batch_rows([row for row in of.order if row != late])
+    assert disagreement(of, of.history(4), expected, 4) is None
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ("ORDER BY v, d) = 2", None),
+        ("ORDER BY v, d) <= 3", "its plan has changed"),
+        ("ORDER BY v DESC, d) <= 2", "its plan has changed"),
+        ("ORDER BY ts) = 1", "has changed from 'on' to 'off'"),
+    ],
+)
+def test_a_stream_resumes_only_with_the_same_first_rows(other, reason):
+    sql = "SELECT k, v, d FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY k {}"
+    before, after = (simulated(sql.format(part)) for part in ("ORDER BY v, d) <= 2", other))
+    given = {"t": rows_table(rows(1, 20))}
+    changed = resume(before, after, stream_over(before, given), given)
+    if reason is not None:
+        assert isinstance(changed, Refusal)
+        assert reason in changed.reason
+        return
+    assert isinstance(changed, ChangedStream)
+    assert changed.first_disagreement(range(3)) is None
 
 
 def _forget(operator: RankOperator, passed: pa.Table) -> pa.Table:
