@@ -63,7 +63,9 @@ def _push(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node:
     else:
         source = catalog.stream_splits(rows.table, columns)
     name, delay_us = ".".join(rows.table), None
-    if stream is not None:
+    if stream is not None and not node.window.closes:
+        delay_us = 0  # no watermark is followed
+    elif stream is not None:
         followed = stream.watermark
         delay_us = None if followed is None else plain_delay_us(followed, catalog)
         if followed is not None and delay_us is not None:
@@ -74,7 +76,7 @@ def _push(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node:
     scan: FileScan | SplitScan
     if isinstance(source, SplitTable):
         name = source.table.name
-        follows_splits = stream is not None and stream.has_splits
+        follows_splits = stream is not None and stream.has_splits and node.window.closes
         scan = SplitScan(keys, partials, time, zone, rows.filters, source, follows_splits)
     else:
         scan = FileScan(keys, partials, time, zone, rows.filters, source)

@@ -13,3 +13,5 @@ GROUP BY origin, window_start, window_end;
 SELECT INITCAP(origin) AS origin, window_end, COUNT(*) AS flown
 FROM TABLE(TUMBLE(TABLE departures, DESCRIPTOR(sched_dep), INTERVAL '1' HOUR))
 GROUP BY INITCAP(origin), window_start, window_end;
+
+SELECT origin, COUNT(*) AS flown FROM departures WHERE dep_delay > 0 GROUP BY origin;

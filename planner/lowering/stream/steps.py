@@ -332,7 +332,7 @@ class _StreamLowering(WholeWindowsLowering):
                 f"{NO_UPDATES}, or remove the outer window",
                 local.place,
             )
-        is_one = rows.are_carried and len(rows.sources) == 1 and has_time
+        is_one = rows.are_carried and len(rows.sources) == 1
         source: SqlRows | SplitScan
         delay_us: int | None
         if (
@@ -344,7 +344,7 @@ class _StreamLowering(WholeWindowsLowering):
         else:
             keys = tuple((key.name, to_sql(key.expr)) for key in local.keys)
             source = SqlRows(keys, row_partials(local.plans), self.sql_step(query))
-            delay_us = wall_clock_delay_us(local, self.catalog) if is_one else None
+            delay_us = wall_clock_delay_us(local, self.catalog) if is_one and has_time else None
         return LocalStep(
             source,
             Streaming(

@@ -110,7 +110,7 @@ class ScanTask:
         before = self._rows.n_null_times
         n_timed = batch.num_rows - times.null_count
         highest = lowest = None
-        if n_timed:
+        if n_timed and self._plan.buffer.window.closes:
             bounds = pc.min_max(pa.array(int64_values(times.drop_null())))
             lowest, highest = (
                 max(bounds[name].as_py() - self._delay_us, -FINAL_US) for name in ("min", "max")

@@ -32,7 +32,7 @@ from runtime.spec.scan import ScanSource
 from runtime.spec.source import SplitTable
 from runtime.spec.stream import ALL_SOURCES, KEEP, SOURCE, TIME, WATERMARK, StreamSource
 from runtime.spec.table import Column, TableSpec
-from runtime.windows import Window
+from runtime.windows import AllTime, Window
 from runtime.windows.hop import Hop
 from runtime.windows.session import SessionWindow
 from runtime.windows.times import FIRST_TIME, LAST_TIME
@@ -168,6 +168,19 @@ def test_rows_without_a_file_report_their_progress(tmp_path: Path) -> None:
     # the filtered row carries its watermark
     own = SourceProgress(0, 61 - DELAY_US, 50 - DELAY_US, 2)
     assert control == {group: [own, EndOfInput()] for group in GROUPS}
+    assert n_read == 2
+
+
+def test_rows_of_groups_without_a_window_have_no_watermark(tmp_path: Path) -> None:
+    path = str(tmp_path / "one.parquet")
+    pq.write_table(pa.table([[0, 0], ["a", "a"], [1, 4]], schema=SCHEMA), path)
+    step = step_of(AllTime())
+    partials, control, n_read = received_from(
+        ScanTask(plan_of(step), step, reader_of(step)).run([split_rows((path, 0, None))])
+    )
+    ((group, rows),) = partials.items()
+    assert list(rows.values()) == [{"n": 2, "total": 5, "$rows": 2}]
+    assert control[group] == [SourceProgress(0, None, None, 2)]
     assert n_read == 2
 
 
