@@ -24,7 +24,6 @@ from runtime.plan.streams import (
     WholeWindowsStep,
     watermarked_rows,
 )
-from runtime.spec.aggregates import AllValues
 from runtime.windows import AlignedWindow, Window
 from runtime.windows.intervals import render_duration
 
@@ -300,12 +299,12 @@ def _state_columns(local: StreamLocalStep) -> str:
 
 def _counted(local: StreamLocalStep) -> Iterator[str]:
     """Yield a line about the aggregates that keep their values."""
-    counted = [(p.text, p.into) for p in local.source.partials if isinstance(p.into, AllValues)]
-    if counted:
-        calls = ", ".join(text for text, _ in counted)
-        limit = counted[0][1].max_values
-        most = "" if limit is None else f", at most {limit:,} per key and slice"
-        yield f"  counts of values: {calls}: one count per value{most}"
+    calls: dict[str, list[str]] = {}
+    for partial in local.source.partials:
+        if partial.into.counts_text:
+            calls.setdefault(partial.into.counts_text, []).append(partial.text)
+    for text, counted in calls.items():
+        yield f"  counts of values: {', '.join(counted)}: {text}"
 
 
 def _slice_store(store: SliceStoreKind, window: AlignedWindow) -> str:

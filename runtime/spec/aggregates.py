@@ -48,6 +48,7 @@ class Accumulator(ABC):
         is_listed_item: Whether an item of these lists counts like a row when partials are cut.
         is_growing: Whether a partial grows with the number of its rows.
         merges_in_windows: Whether lists are read once per window, not merged slice by slice.
+        merges_in_order: Whether the result depends on the order of slices.
         compares_items: Whether equal items of lists are one value.
         compares_rows: Whether only the identity of rows counts, so codes of a dictionary suffice.
         skips_null_first: Whether rows whose first argument is NULL have no effect.
@@ -63,6 +64,7 @@ class Accumulator(ABC):
     is_listed_item: ClassVar[bool] = False
     is_growing: ClassVar[bool] = False
     merges_in_windows: ClassVar[bool] = False
+    merges_in_order: ClassVar[bool] = False
     compares_items: ClassVar[bool] = True
     compares_rows: ClassVar[bool] = False
     skips_null_first: ClassVar[bool] = False
@@ -92,6 +94,11 @@ class Accumulator(ABC):
     def hash_bits(self) -> int | None:
         """See the class."""
         return None
+
+    @property
+    def counts_text(self) -> str:
+        """The counts of values in state, for EXPLAIN. Empty if values are not counted."""
+        return ""
 
     @property
     def kind(self) -> str:
@@ -379,6 +386,7 @@ class ListAgg(OfValues):
     separator: str | None = ""
     is_unique: bool = False
 
+    merges_in_order = True
     compares_items = False
 
     @property
@@ -516,6 +524,11 @@ class AllValues(Summaries):
     max_values: int | None = None
 
     is_growing = True
+
+    @property
+    def counts_text(self) -> str:
+        most = "" if self.max_values is None else f", at most {self.max_values:,} per key and slice"
+        return f"one count per value{most}"
 
     def partial_types(self, args: Sequence[str]) -> Mapping[str, str]:
         if len(args) > 2:  # a value of several fields, and its change

@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from runtime.spec.expressions import Expression
 from runtime.spec.table import Column, TableSpec
@@ -102,8 +102,7 @@ class SplitSearch(Protocol):
         """Stop looking for new splits. May be called twice."""
 
 
-@dataclass(frozen=True)
-class SplitStream:
+class SplitStream(NamedTuple):
     """Splits of a stream as they arrive.
 
     Attributes:

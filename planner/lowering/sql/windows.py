@@ -26,7 +26,6 @@ from planner.lowering.sql.text import all_of, binary, call, cast, not_null, numb
 from planner.nodes.aggregate_plans import END, SLICE_END, START, TIME
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.rows import RowLocalStep, RowScan, grouping_sets, local_rows
-from runtime.spec.aggregates import ListAgg
 from runtime.windows import Window
 from runtime.windows.base import BaseAligned
 from runtime.windows.times import FIRST_TIME, LAST_TIME, WINDOW_TIME_LAG_US
@@ -164,7 +163,7 @@ class WindowWriter:
 
     def _order_of_slices(self) -> list[exp.Expr]:
         """Return the column that orders the slices of a window, if its result depends on it."""
-        has_order = any(isinstance(part.into, ListAgg) for part in self.partials)
+        has_order = any(part.into.merges_in_order for part in self.partials)
         return self.ctes.items(_SLICE) if has_order else []
 
     # -- slices to windows ---------------------------------------------------------------------
