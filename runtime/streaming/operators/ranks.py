@@ -115,7 +115,7 @@ class RankOperator(KeyGroupOperator):
         return [n_late]
 
     def _new_rows(self, tables: Sequence[pa.Table], closed: int | None) -> pa.Table | None:
-        """Return the rows of partials that are not late. None if there are none."""
+        """Return the rows of partials that are not late, or None without any."""
         accepted = []
         for table in tables:
             table = table.drop_columns([ROW_COUNT])
