@@ -61,9 +61,8 @@ from runtime.spec.aggregates import (
     Pick,
     ResultOfValues,
     UserDefined,
-    sum_type,
-    sum_type_of_average,
 )
+from runtime.spec.sum_types import sum_type, sum_type_of_average
 from runtime.spec.table import Column
 from runtime.spec.user_aggregates import UserAggregate
 

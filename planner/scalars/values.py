@@ -43,7 +43,8 @@ from runtime.functions.aggregates.function import (
     WithinGroup,
 )
 from runtime.refusal import refuse
-from runtime.spec.aggregates import MergeOp, sum_type
+from runtime.spec.aggregates import MergeOp
+from runtime.spec.sum_types import sum_type
 
 ONLY_SPARK = "only Spark can tell the type"
 _RANKS = ("ROW_NUMBER", "RANK", "DENSE_RANK")

@@ -335,7 +335,10 @@ class Runner:
         if isinstance(statement.statement, nodes.SparkStatement):
             return self._spark_statements.explain(statement, statement.statement)
         if "ROW" in statement.details:
-            return self._explain_row(statement)
+            from sqlwin.execution.simulated import explain_row
+
+            text = explain_row(self.plans, statement, lambda inner: self._run(inner).to_arrow())
+            return ExplainResult(statement.text, self.config.mask.text(text))
         from planner.explain.document import Document, to_json
         from sqlwin.execution.explain_formats import render
 
@@ -356,32 +359,6 @@ class Runner:
             elif detail != "ANALYZE":
                 notes.append(f"EXPLAIN {detail} adds nothing to the plan of a batch query")
         return ExplainResult(statement.text, text, to_json(document), statement_notes=tuple(notes))
-
-    def _explain_row(self, statement: nodes.Explain) -> Result:
-        """Explain from which rows the one row of a query is computed."""
-        from sqlwin.execution.simulated import simulate
-        from sqlwin.parts import load_part
-        from sqlwin.statements.parse import parse_statement
-
-        inner = statement.statement
-        if not isinstance(inner, nodes.Query):
-            raise AnalysisError("EXPLAIN ROW takes a query that returns one row")
-        if self.config.get("execution.runtime-mode") == "streaming":
-            raise AnalysisError(
-                "EXPLAIN ROW reads tables to their end",
-                hint="SET 'execution.runtime-mode' = 'batch'",
-            )
-
-        def read(sql: str) -> pa.Table:
-            return self._run(parse_statement(sql)).to_arrow()
-
-        text = load_part("origin")(
-            simulate(self.plans, inner),
-            read,
-            self.catalog.entry,
-            lists_rows="VERBOSE" in statement.details,
-        )
-        return ExplainResult(statement.text, self.config.mask.text(text))
 
     def _query(self, query: exp.Query, text: str) -> Result:
         with cache_requests():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
@@ -12,15 +13,18 @@ from planner.lowering.given_tables import MomentCalls
 from planner.lowering.simulated import lower_simulated
 from planner.lowering.stream.steps import StreamSteps
 from planner.sql.depth import deep_trees
+from runtime.errors import AnalysisError
 from runtime.plan.nodes import PlanNode
 from runtime.plan.simulated import SimulatedQuery
 from runtime.redaction import DEFAULT
 from runtime.refusal import Refusal, tried
 from runtime.streaming.options import StreamOptions
 from sqlwin.execution.streams.options import stream_options
-from sqlwin.statements.nodes import Insert, Query
+from sqlwin.statements.nodes import Explain, Insert, Query, Statement
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from runtime.plan.in_process import InProcessStep
     from runtime.streaming.identity import Identity
     from sqlwin.execution.lowered import LoweredStream
@@ -103,6 +107,38 @@ def simulate(plans: Plans, statement: Query | Insert) -> Simulated | Refusal:
             "processing time in results that are emitted again or limited depends on the cuts"
         )
     return Simulated(query, options, definition, lowered)
+
+
+def explain_row(plans: Plans, statement: Explain, read: Callable[[Statement], pa.Table]) -> str:
+    """Return from which rows the one row of a query is computed.
+
+    Args:
+        plans: Planner of the session.
+        statement: EXPLAIN ROW.
+        read: Runs a statement and returns its rows.
+
+    Raises:
+        SqlwinError: The query is invalid, has not one row, or its row cannot be traced.
+    """
+    from sqlwin.parts import load_part
+    from sqlwin.statements.parse import parse_statement
+
+    inner = statement.statement
+    if not isinstance(inner, Query):
+        raise AnalysisError("EXPLAIN ROW takes a query that returns one row")
+    if plans.config.get("execution.runtime-mode") == "streaming":
+        raise AnalysisError(
+            "EXPLAIN ROW reads tables to their end",
+            hint="SET 'execution.runtime-mode' = 'batch'",
+        )
+    explain = load_part("origin")
+    text: str = explain(
+        simulate(plans, inner),
+        lambda sql: read(parse_statement(sql)),
+        plans.catalog.entry,
+        lists_rows="VERBOSE" in statement.details,
+    )
+    return text
 
 
 def place_of(plans: Plans, statement: Query | Insert) -> InProcessStep | Refusal:
