@@ -98,6 +98,7 @@ def compile(
     schema: str = "",
     settings: Mapping[str, str] | None = None,
     params: Mapping[str, object] | None = None,
+    untested: str | None = None,
 ) -> str:
     """Return a query as one SELECT of another engine, without starting Spark.
 
@@ -109,13 +110,15 @@ def compile(
         schema: More definitions, which run first.
         settings: Settings, as in `SET 'key' = 'value'`. The time zone is UTC by default.
         params: Values of parameters by name.
+        untested: Dialect of sqlglot in which the engine's text is written, such as `databricks`. No
+            test runs it.
 
     Raises:
         SqlwinError: The SQL is invalid, or the query's rows might differ on the engine.
     """
     from sqlwin.parts import load_part
 
-    with load_part("compiler")(dialect, settings) as compiler:
+    with load_part("compiler")(dialect, settings, untested) as compiler:
         compiler.define(schema)
         text: str = compiler.only_query(sql, params)
         return text

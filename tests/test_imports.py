@@ -220,7 +220,7 @@ MAY_IMPORT = {
     ),
     "sqlwin.compiling": (
         "runtime runtime.compute runtime.spark runtime.spec sqlwin.console sqlwin.control "
-        "sqlwin.display sqlwin.session sqlwin.statements click pyarrow pyspark"
+        "sqlwin.display sqlwin.session sqlwin.statements click pyarrow pyspark sqlglot"
     ),
     "sqlwin.testing": (
         "planner.sql runtime runtime.compute runtime.plan runtime.simulator runtime.spark "

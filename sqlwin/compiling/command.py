@@ -25,6 +25,12 @@ from sqlwin.console.scripts import read_scripts
     help="Engine that runs the text.",
 )
 @click.option(
+    "--untested",
+    metavar="DIALECT",
+    help="Write the engine's text in another dialect of sqlglot, such as databricks. No test runs "
+    "it: compare its rows with the engine's.",
+)
+@click.option(
     "--schema",
     "schemas",
     multiple=True,
@@ -52,6 +58,7 @@ def compile_command(
     files: Sequence[str],
     expressions: Sequence[str],
     dialect: str,
+    untested: str | None,
     schemas: Sequence[str],
     params: Sequence[tuple[str, str]],
     settings: Sequence[tuple[str, str]],
@@ -79,7 +86,7 @@ def compile_command(
     with ExitStack() as stack:
         file = stack.enter_context(AtomicFile(Path(output))) if output is not None else None
         n_queries = 0
-        for text in compile_scripts(scripts, definitions, dialect, dict(settings)):
+        for text in compile_scripts(scripts, definitions, dialect, dict(settings), untested):
             separated = ";\n\n" * (n_queries > 0) + text
             n_queries += 1
             if file is None:

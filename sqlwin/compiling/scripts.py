@@ -12,6 +12,7 @@ from runtime.errors import AnalysisError, Position, SetupError
 from runtime.spark.defaults import OF_EACH_SESSION
 from runtime.spark.on_demand import NotStartedError, SparkOnDemand
 from sqlwin.compiling.tables import as_declared
+from sqlwin.compiling.untested import check_untested, written_untested
 from sqlwin.control import SessionControl
 from sqlwin.session import Session
 from sqlwin.statements.nodes import CreateTable, CreateView, Query, Reset, Set, Statement
@@ -35,14 +36,23 @@ class Compiler:
     Args:
         dialect: Name of the engine.
         settings: Settings, as in `SET 'key' = 'value'`.
+        untested: Dialect of sqlglot in which the engine's text is written. No test runs it. None:
+            the engine's own.
 
     Raises:
-        AnalysisError: The dialect or a setting is unknown.
+        AnalysisError: A dialect or a setting is unknown.
     """
 
-    def __init__(self, dialect: str, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        dialect: str,
+        settings: Mapping[str, str] | None = None,
+        untested: str | None = None,
+    ) -> None:
         SessionControl.check_dialect(dialect)
-        self._dialect = dialect
+        if untested is not None:
+            check_untested(untested)
+        self._dialect, self._untested = dialect, untested
         self._closing = ExitStack()
         self._directory = Path(self._closing.enter_context(TemporaryDirectory()))
         spark = SparkOnDemand(_refuse_start, _SETTINGS)
@@ -110,7 +120,10 @@ class Compiler:
     def _compiled(self, statement: Statement) -> str | None:
         """Compile a query. Other statements define tables, views and settings, or are refused."""
         if isinstance(statement, Query):
-            return self._control.compiled(statement, self._dialect)
+            text = self._control.compiled(statement, self._dialect)
+            if self._untested is None:
+                return text
+            return written_untested(text, self._dialect, self._untested)
         prepared = as_declared(statement, self._directory)
         if not isinstance(prepared, _PREPARING) or getattr(prepared, "as_query", None) is not None:
             raise AnalysisError(
@@ -135,7 +148,11 @@ def _refuse_start() -> SparkSession:
 
 
 def compile_scripts(
-    scripts: list[Script], schemas: list[Script], dialect: str, settings: Mapping[str, str]
+    scripts: list[Script],
+    schemas: list[Script],
+    dialect: str,
+    settings: Mapping[str, str],
+    untested: str | None = None,
 ) -> Iterator[str]:
     """Yield the compiled queries of scripts, in one session.
 
@@ -144,8 +161,9 @@ def compile_scripts(
         schemas: Scripts with definitions only.
         dialect: Name of the engine.
         settings: Settings.
+        untested: As for `Compiler`.
     """
-    with Compiler(dialect, settings) as compiler:
+    with Compiler(dialect, settings, untested) as compiler:
         for script in schemas:
             compiler.define(script.text, script.file, script.params)
         for script in scripts:
