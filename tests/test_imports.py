@@ -216,7 +216,7 @@ MAY_IMPORT = {
     ),
     "sqlwin.origins": (
         "runtime runtime.plan runtime.simulator runtime.spec sqlwin.catalog sqlwin.execution "
-        "pyarrow"
+        "numpy pyarrow"
     ),
     "sqlwin.compiling": (
         "runtime runtime.compute runtime.spark runtime.spec sqlwin.console sqlwin.control "

@@ -32,9 +32,9 @@ class Origin:
     Attributes:
         source: Name of the table, or of the window operator whose windows are the rows.
         keys: Group keys of the windows.
-        bounds_us: Start and end of each window, on the wall clock.
+        bounds_us: Start and end of each window, on the wall clock. None for all time.
         numbers: Numbers of the rows.
-        times_us: Times of the rows on the wall clock.
+        times_us: Times of the rows on the wall clock; not used for all time.
         filtered: Numbers of the rows with these keys and times that filters remove.
         slices: End of each slice and the number of its rows; empty for windows without slices.
         below: Origin of the rows if they are windows themselves.
@@ -42,7 +42,7 @@ class Origin:
 
     source: str
     keys: tuple[Mapping[str, object], ...]
-    bounds_us: tuple[tuple[int, int], ...]
+    bounds_us: tuple[tuple[int, int] | None, ...]
     numbers: Int64Array
     times_us: Int64Array
     filtered: Int64Array
@@ -119,10 +119,11 @@ class _Tracer:
             int64_values(windows.column(bound)).tolist()
             for bound in (of.window_start, of.window_end)
         )
+        bounds = zip(starts, ends, strict=True)
         return Origin(
             name,
             tuple(windows.select(list(local.keys)).to_pylist()),
-            tuple(zip(starts, ends, strict=True)),
+            tuple(bounds) if local.window.closes else (None,) * len(windows),
             found,
             times_us,
             np.setdiff1d(int64_values(one_chunk(near.column(LATE_ROW))), found),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from runtime.errors import AnalysisError
@@ -121,11 +122,8 @@ def _lines(
     """Yield the lines about the windows of an origin and their rows, outermost first."""
     yield ""
     yield "== Windows =="
-    windows = [
-        f"{_values(keys) or 'all rows'}: from {wall_clock_text(start)} to {wall_clock_text(end)}"
-        for keys, (start, end) in zip(origin.keys, origin.bounds_us, strict=True)
-    ]
-    yield from _some(windows)
+    windows = zip(origin.keys, origin.bounds_us, strict=True)
+    yield from _some([_window(keys, bounds) for keys, bounds in windows])
     yield from _some(
         [
             f"slice that ends at {wall_clock_text(end)}: {count_text(n_rows, 'rows')}"
@@ -139,13 +137,11 @@ def _lines(
     read, table = rows[origin.source], tables[origin.source]
     yield ""
     yield "== Rows =="
-    times = f", with times from {wall_clock_text(int(origin.times_us.min()))} to " + (
-        f"{wall_clock_text(int(origin.times_us.max()))}"
-    )
-    yield (
-        f"{len(origin.numbers):,} of {count_text(len(read.rows), 'rows')} of {origin.source}"
-        f"{times if len(origin.numbers) else ''}"
-    )
+    text = f"{len(origin.numbers):,} of {count_text(len(read.rows), 'rows')} of {origin.source}"
+    if None not in origin.bounds_us:
+        times = (wall_clock_text(int(bound(origin.times_us))) for bound in (np.min, np.max))
+        text += ", with times from {} to {}".format(*times)
+    yield text
     yield from _some(_stored(read, _places(origin, table)))
     if len(origin.filtered):
         n_filtered = count_text(len(origin.filtered), "rows")
@@ -156,6 +152,13 @@ def _lines(
     n_untimed = sum(time is None for time in table.times_us) if table.table.time else 0
     if n_untimed:
         yield f"without a time, so in no window: {count_text(n_untimed, 'rows')} of {origin.source}"
+
+
+def _window(keys: Mapping[str, object], bounds: tuple[int, int] | None) -> str:
+    text = _values(keys) or "all rows"
+    if bounds is None:
+        return text
+    return "{}: from {} to {}".format(text, *map(wall_clock_text, bounds))
 
 
 def _places(origin: Origin, table: TableRows) -> pa.Array:

@@ -137,6 +137,21 @@ def test_the_explanation_names_windows_slices_and_files(
     assert [row[0] for row in table.execute("SHOW TABLES")[0].rows] == ["sums", "t"]
 
 
+def test_a_group_without_a_window_has_no_times(table: sqlwin.Session, tmp_path: Path) -> None:
+    (result,) = table.execute(
+        "EXPLAIN ROW SELECT k, COUNT(*) AS n FROM t WHERE ts < TIMESTAMP '2026-03-01 00:00:04' "
+        "GROUP BY k"
+    )
+    assert isinstance(result, ExplainResult)
+    assert result.text.replace(str(tmp_path), "").splitlines() == [
+        *("== Row ==", "k = a, n = 3", ""),
+        *("== Windows ==", "k = a", ""),
+        *("== Rows ==", "3 of 6 rows of t", "file /in/one.parquet: 2 rows"),
+        "file /in/two.parquet: 1 row",
+        "with these keys and times, but removed by filters: 3 rows",
+    ]
+
+
 @pytest.mark.parametrize(
     ("sql", "error"),
     [
