@@ -342,6 +342,7 @@ def test_a_table_whose_connector_knows_no_arrival_names_the_option(tmp_path: Pat
     assert "--arrival COLUMN" in err
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("commands")
 def test_files_arrive_when_they_are_modified(tmp_path: Path) -> None:
     for number, seconds in enumerate([(1, 2), (12, 13), (9, 14)]):
