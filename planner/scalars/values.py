@@ -280,6 +280,7 @@ def _rows_of_texts(node: exp.Case) -> exp.Filter | None:
     if _is_call(texts, "ARRAY_DISTINCT"):
         (texts,) = texts.expressions
     condition = branch.this
+    texts = texts.unnest()
     is_plain = isinstance(separator, exp.Literal) and isinstance(condition, exp.GT)
     if not is_plain or not isinstance(texts, exp.Dot) or not _is_call(texts.this, "SORT_ARRAY"):
         return None
