@@ -82,7 +82,7 @@ def advise(
     \b
     Examples, from the project's root:
       sqlwin advise --arrival left_at --every '1 min' queries/testing/delayed_departures.sql
-      sqlwin advise clicks.sql --every '10 s' --replay
+      sqlwin advise --arrival left_at --format json queries/testing/delayed_departures.sql
 
     Exits with 1 if a replay drops other rows than predicted.
     """  # noqa: D301 (click's mark is the character \b itself)

@@ -61,7 +61,9 @@ def _using(query: exp.Expr) -> exp.Expr:
         parts = list(on.flatten()) if isinstance(on, exp.And) else [on]
         same = [part for part in parts if _shared_name(part, join)]
         others = [part for part in parts if part not in same]
-        if not same or (others and (join.side or join.kind)) or _has_star(select):
+        # other conditions of an as-of join choose its row
+        is_inner = not (join.side or join.kind or join.method)
+        if not same or (others and not is_inner) or _has_star(select):
             continue
         join.set("on", None)
         join.set("using", [identifier(str(_shared_name(part, join))) for part in same])
