@@ -1,4 +1,4 @@
-"""What the object stores of the tests have in common."""
+"""Helpers for tests over any object store."""
 
 from __future__ import annotations
 

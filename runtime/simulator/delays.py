@@ -342,8 +342,6 @@ def counted_rows(operator: SimulatedOperator, arrivals: Arrivals, lateness_us: i
     windows = local.window
     if not windows.has_slices or not windows.closes:
         refuse("only TUMBLE, HOP and CUMULATE have ends that do not depend on other rows")
-    if mode.sources[0].time_type == "proctime":
-        refuse("no row is late on processing time")
     if mode.sources[0].idle_advance_us is not None:
         refuse("the clock of the machine advances the watermark")
     rows = scanned_rows(operator, {arrivals.table: [arrivals.rows]})

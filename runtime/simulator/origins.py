@@ -2,7 +2,7 @@
 
 The query runs over numbered rows. Filters and projections above the windows carry the number of a
 window, and those below it carry the number of a row. A row is in a window if it has the window's
-group keys and a time within its bounds, whatever the window function.
+group keys and its time is within the bounds. This holds for every window function.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from runtime.errors import AnalysisError
 from runtime.names import quote_name
 from runtime.plan.simulated import SimulatedTable
 from runtime.simulator.delays import Arrivals
+from runtime.spec.figures import count_text
 from runtime.spec.stream import LATE_ROW
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.entries import Name
@@ -134,6 +135,7 @@ def _arrived_us(column: pa.ChunkedArray, name: str, zone: str) -> Int64Array:
             hint="name a column of type TIMESTAMP or TIMESTAMP_LTZ",
         )
     if column.null_count:
-        raise AnalysisError(f"column `{name}` is NULL in {column.null_count} rows")
+        n_null = count_text(column.null_count, "rows")
+        raise AnalysisError(f"column `{name}`, the time of arrival, is NULL in {n_null}")
     us = int64_values(column.cast(pa.timestamp("us", column.type.tz)).combine_chunks())
     return us if column.type.tz else instants_us(us, zone)

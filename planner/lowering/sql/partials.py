@@ -252,7 +252,7 @@ def merges_of(
             _, picked = _picked(is_last, columns, of_types, target)
             return [MergedColumn(value, picked, names.column(value))]
         case ListAgg(output=output, separator=str(separator)):
-            # the rows of a slice are before those of later slices
+            # slices are ordered by time, so their texts are joined in that order
             text, order = names.column(output.name), names.column(SLICE_END)
             return [MergedColumn(output.name, target.joined_texts(text, [order], separator), text)]
         case Distinct(op=MergeOp.COUNT):

@@ -49,7 +49,7 @@ def start_stream(session: sqlwin.Session) -> Stream:
 
 
 def stream_of_one_file(session: sqlwin.Session, directory: Path, scan: str) -> Stream:
-    """Return a stream that has written the windows of its first file, nine of which are over."""
+    """Return a stream after its first file, which closes nine windows."""
     write_minutes(directory / "in" / "a.parquet", 0)
     tables(session, directory, scan)
     stream = start_stream(session)

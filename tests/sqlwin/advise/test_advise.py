@@ -311,6 +311,20 @@ def test_the_table_for_people(tmp_path: Path) -> None:
         ),
         ("tumble", ("--arrival", "k"), "column `k` is string, not the time at which a row arrived"),
         ("tumble", ("--arrival", "nope"), "column `nope` does not exist"),
+        ("tumble", ("--arrival", "never"), "`never`, the time of arrival, is NULL in 1 row"),
+        (
+            "tumble",
+            ("--arrival", "arrived", "--set", "sqlwin.watermark.max-jump=1 h"),
+            "'sqlwin.watermark.max-jump' holds the watermark back",
+        ),
+        (
+            "tumble",
+            ("--arrival", "arrived", "--set", "sqlwin.watermark.idle-advance=30 s"),
+            "the clock of the machine advances the watermark",
+        ),
+        ("joined", ("--arrival", "arrived"), "it has several windows over rows of tables"),
+        ("clock", ("--arrival", "arrived"), "its rows depend on the time or the watermark of a"),
+        ("empty", ("--arrival", "arrived"), "t has no rows"),
         ("tumble", ("--every", "soon"), "a duration such as 10 s, 1 min or 500 ms"),
     ],
 )
@@ -319,8 +333,21 @@ def test_errors_say_what_to_change(
 ) -> None:
     path = Path(script(tmp_path, [(1, 1, "a")]))
     table, tumble = path.read_text().split(";", 1)
-    session = tumble.replace(TUMBLE, "SESSION(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECONDS)")
-    path.write_text(f"{table};{ {'tumble': tumble, 'session': session}.get(query, query) }")
+    more = "clock AS PROCTIME()" if query == "clock" else "never AS CAST(NULL AS TIMESTAMP(3))"
+    table = table.replace("k STRING", f"k STRING, {more}")
+    tumble = tumble.strip().rstrip(";")
+    if query == "empty":
+        file = tmp_path / "t.parquet"
+        pq.write_table(pq.read_table(file).slice(0, 0), file)
+    queries = {
+        "tumble": tumble,
+        "empty": tumble,
+        "session": tumble.replace(TUMBLE, "SESSION(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECONDS)"),
+        "clock": tumble.replace("DESCRIPTOR(ts)", "DESCRIPTOR(clock)"),
+        "joined": f"SELECT a.k, a.n FROM ({tumble}) AS a JOIN ({tumble}) AS b ON a.k = b.k "
+        "AND a.window_start = b.window_start AND a.window_end = b.window_end",
+    }
+    path.write_text(f"{table};{queries.get(query, query)};")
     code, _, err = advise(str(path), *options)
     assert code
     assert error in err

@@ -19,6 +19,8 @@ QUERY = """
     FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '2' MINUTES))
     GROUP BY k, window_start, window_end
 """
+CUMULATE = QUERY.replace("HOP", "CUMULATE")
+WITHOUT_KEY = QUERY.replace("SELECT k, ", "SELECT ").replace("BY k, ", "BY ")
 
 
 @pytest.mark.parametrize("dialect", ["databricks", "snowflake", "trino", "bigquery"])
@@ -40,6 +42,23 @@ def test_the_text_of_an_engine_in_the_dialect_of_another_runs_there() -> None:
         )
         rows = sorted(connection.sql(text).fetchall())
     assert rows == [("a", start + minute * n, s) for n, s in ((1, 1), (2, 3), (3, 2))]
+
+
+@pytest.mark.parametrize(
+    ("query", "engine", "dialect", "reason"),
+    [
+        (QUERY, "duckdb", "tsql", "sqlglot does not know a construct of it"),
+        (CUMULATE, "duckdb", "redshift", "Unsupported EXPLODE() function"),
+        (WITHOUT_KEY, "spark", "databricks", "sqlglot does not know a construct of it"),
+    ],
+)
+def test_a_text_that_sqlglot_cannot_write_is_one_line(
+    query: str, engine: str, dialect: str, reason: str
+) -> None:
+    arguments = ["--to", engine, "--untested", dialect, "-e", f"{TABLE}{query}"]
+    result = CliRunner().invoke(main, ["compile", *arguments])
+    assert result.exit_code != 0
+    assert f"cannot write the text in the dialect {dialect}: {reason}\n" in result.stderr
 
 
 def test_an_unknown_dialect_lists_the_known_ones() -> None:

@@ -110,7 +110,7 @@ def connect(port: int, **options: Any) -> Any:
 def psql(port: int, *commands: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     program = shutil.which("psql")
     if program is None:
-        pytest.skip("psql is not installed")
+        pytest.skip("needs psql, which the Debian package postgresql-client has; CI installs it")
     arguments = [argument for command in commands for argument in ("-c", command)]
     connection = ["-h", "127.0.0.1", "-p", str(port), "-U", "anyone", "-d", "any"]
     return subprocess.run(
