@@ -7,6 +7,8 @@ group keys and its time is within the bounds. This holds for every window functi
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +23,7 @@ from runtime.plan.rows import GivenRows, RowScan, local_rows
 from runtime.plan.simulated import SimulatedOperator, SimulatedQuery
 from runtime.refusal import refuse
 from runtime.simulator.carried import carry, scanned_rows
-from runtime.simulator.tables import TableRows
+from runtime.simulator.tables import Moment, TableRows
 from runtime.spec.stream import LATE_ROW, TIME
 
 
@@ -79,8 +81,14 @@ class _Tracer:
     """
 
     def __init__(self, query: SimulatedQuery, tables: Mapping[str, TableRows]) -> None:
-        self._tables = tables
-        self._given = {name: [table.rows] for name, table in tables.items()}
+        if query.is_on_processing_time:
+            refuse("its windows are on processing time")
+        now = Moment(time.time_ns() // 1_000, None)
+        self._given = {
+            name: [table.rows if has_own else table.at(table.numbers, defaultdict(lambda: now))]
+            for name, table in tables.items()
+            for has_own in [table.table.own_columns == table.table.columns]
+        }
         self._operators: dict[str, SimulatedOperator] = {}
         for part in query.parts:
             if not isinstance(part, SimulatedOperator) or part.filled is not None:

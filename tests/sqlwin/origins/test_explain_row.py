@@ -152,6 +152,19 @@ def test_a_group_without_a_window_has_no_times(table: sqlwin.Session, tmp_path: 
     ]
 
 
+def test_processing_time_is_read_but_no_window_of_it(table: sqlwin.Session) -> None:
+    table.execute("CREATE TABLE c (now AS PROCTIME()) LIKE t")
+    (result,) = table.execute("EXPLAIN ROW SELECT COUNT(*) AS n FROM c WHERE YEAR(now) > 2000")
+    assert isinstance(result, ExplainResult)
+    assert "6 of 6 rows of c" in result.text
+    with pytest.raises(AnalysisError) as caught:
+        table.execute(
+            "EXPLAIN ROW SELECT COUNT(*) AS n FROM TABLE(TUMBLE(TABLE c, DESCRIPTOR(now), "
+            "INTERVAL '1' DAY)) GROUP BY window_start, window_end"
+        )
+    assert caught.value.message.endswith("cannot be traced: its windows are on processing time")
+
+
 @pytest.mark.parametrize(
     ("sql", "error"),
     [
