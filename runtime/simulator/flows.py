@@ -27,10 +27,12 @@ class Mark:
     Attributes:
         source: Name of the source, as in `StreamSource`. Empty: the input of all has ended.
         watermark_us: Watermark. None for a row without a time.
+        split: Split of the source. None: splits are not tracked.
     """
 
     source: str
     watermark_us: int | None
+    split: int | None = None
 
 
 @dataclass(frozen=True)

@@ -37,10 +37,12 @@ class Arrival:
     Attributes:
         row: Number of the row among all rows of all tables.
         task: Task of the local stage that reads it.
+        split: Split of its table, which has a watermark of its own. None: splits are not tracked.
     """
 
     row: int
     task: int = 0
+    split: int | None = None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from runtime.plan.rows import GivenRows, OrderedRows
 from runtime.plan.simulated import SimulatedOperator, SimulatedPart, SimulatedQuery
 from runtime.simulator.carried import carry_kind
 from runtime.simulator.flows import Flow, Mark, TaskFlow, flow_of, map_rows, rows_of_tasks
-from runtime.simulator.histories import Batch
+from runtime.simulator.histories import Arrival, Batch
 from runtime.simulator.storage import BatchOutput, Storage
 from runtime.simulator.tables import Moment, TableRows, moments_of, with_clock
 from runtime.simulator.whole_windows import RunningWholeWindows
@@ -109,18 +109,22 @@ class RunningQuery:
         moments: Mapping[int, Moment] = {}
         if self._depends_on_batches:
             moments = moments_of(self._tables, [*self._storage.planned[:number], batch])
-        by_task: dict[int, list[int]] = defaultdict(list)
+        by_task: dict[int, list[Arrival]] = defaultdict(list)
         for arrival in batch.rows:
-            by_task[arrival.task].append(arrival.row)
+            by_task[arrival.task].append(arrival)
         return {
             name: [self._task_rows(table, by_task[task], moments) for task in sorted(by_task)]
             for name, table in self._tables.items()
         }
 
     def _task_rows(
-        self, table: TableRows, numbers: Sequence[int], moments: Mapping[int, Moment]
+        self, table: TableRows, arrivals: Sequence[Arrival], moments: Mapping[int, Moment]
     ) -> TaskFlow:
-        rows = table.at(numbers, moments)
+        own = [arrival for arrival in arrivals if arrival.row in table.numbers]
+        rows = table.at([arrival.row for arrival in own], moments)
         starts = range(0, rows.num_rows, self._batch_rows)
-        marks = [Mark(table.table.name, mark) for mark in table.watermarks_of(rows)]
+        marks = [
+            Mark(table.table.name, watermark_us, arrival.split)
+            for arrival, watermark_us in zip(own, table.watermarks_of(rows), strict=True)
+        ]
         return TaskFlow([rows.slice(start, self._batch_rows) for start in starts], marks)

@@ -15,7 +15,7 @@ from runtime.compute.arrow.projection import with_window_time
 from runtime.compute.buffer import BufferRows
 from runtime.engines.local.rows import schema_of
 from runtime.local.scan_rows import ScanRows, scan_projection
-from runtime.local.streaming.messages import LateRows, Message, MessageRow, decode
+from runtime.local.streaming.messages import LateRows, Message, MessageRow, code_of, decode
 from runtime.local.streaming.plan import local_plan
 from runtime.local.streaming.progress import TaskProgress
 from runtime.local.streaming.stage import LocalPlan, LocalTask
@@ -203,7 +203,6 @@ class RunningOperator:
     def _marks(self, marks: Sequence[Mark]) -> Iterator[pa.RecordBatch]:
         """Yield rows that only carry watermarks."""
         numbers = {source.name: number for number, source in enumerate(self._sources)}
-        numbers[""] = ALL_SOURCES
         # the clock is the watermark of a source on processing time
         unmarked = {
             source.name
@@ -211,7 +210,10 @@ class RunningOperator:
             if source.time_type == "proctime" or not self._local.window.closes
         }
         pairs = [
-            (numbers[mark.source], None if mark.source in unmarked else mark.watermark_us)
+            (
+                code_of(numbers[mark.source], mark.split) if mark.source else ALL_SOURCES,
+                None if mark.source in unmarked else mark.watermark_us,
+            )
             for mark in marks
         ]
         for start in range(0, len(pairs), self._batch_rows):
