@@ -392,6 +392,23 @@ class SessionControl:
 
         return simulate(self._session._runner.plans, statement)
 
+    def advice(self, statement: Query | Insert, options: Mapping[str, str]) -> Any:
+        """Return which delay the watermark of a query's table should have, with options of ADVISE.
+
+        Raises:
+            SqlwinError: The query or an option is invalid, or its late rows cannot be predicted.
+        """
+        from sqlwin.statements.nodes import Advise
+
+        runner = self._session._runner
+        advised = Advise(statement.text, statement.offset, statement.ast, tuple(options.items()))
+        with runner.lock:
+            runner.plans.begin(statement.text)
+            try:
+                return runner.advice(advised)
+            finally:
+                runner.plans.end()
+
     # -- SQL of other engines ------------------------------------------------------------------
 
     @staticmethod

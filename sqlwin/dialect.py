@@ -37,6 +37,7 @@ from sqlwin.parser.other_dialects import read_emit
 from sqlwin.parser.parser import SqlWinParser, SqlWinQueries, merge_keywords
 from sqlwin.parser.signatures import SIGNATURES
 from sqlwin.statements.nodes import (
+    Advise,
     CreateTable,
     CreateView,
     Explain,
@@ -59,7 +60,7 @@ from sqlwin.statements.split import StatementText, split_tokens
 _GROUP_WINDOWS = frozenset(
     f"{name}{ending}" for name in SIGNATURES for ending in ("", "_START", "_END", "_ROWTIME")
 )
-_OWN = (CreateTable, Explain, Set, Reset, ShowStreams, StatementSet, StopStream, Summarize)
+_OWN = (Advise, CreateTable, Explain, Set, Reset, ShowStreams, StatementSet, StopStream, Summarize)
 _UNITS = (
     *(("day", 86_400_000_000), ("hour", 3_600_000_000), ("minute", 60_000_000)),
     *(("second", 1_000_000), ("microsecond", 1)),

@@ -20,6 +20,8 @@ COMMANDS = {
 # Module and attribute of each command, function or class that the core starts
 PLACES = {
     **COMMANDS,
+    "advice": "sqlwin.advise.advice:advise",
+    "advice_result": "sqlwin.advise.report:advice_result",
     "compiler": "sqlwin.compiling.scripts:Compiler",
     "observers": "sqlwin.observers:add_listeners",
     "origin": "sqlwin.origins.explain:explain_row",

@@ -211,12 +211,11 @@ MAY_IMPORT = {
     ),
     "sqlwin.advise": (
         "runtime runtime.compute runtime.plan runtime.simulator runtime.spec runtime.windows "
-        "sqlwin.catalog sqlwin.config sqlwin.console sqlwin.control sqlwin.display sqlwin.execution "
-        "sqlwin.session click numpy pyarrow rich"
+        "sqlwin.config sqlwin.console sqlwin.control sqlwin.display sqlwin.execution "
+        "click numpy pyarrow rich"
     ),
     "sqlwin.origins": (
-        "runtime runtime.plan runtime.simulator runtime.spec sqlwin.catalog sqlwin.execution "
-        "numpy pyarrow"
+        "runtime runtime.plan runtime.simulator runtime.spec sqlwin.execution numpy pyarrow"
     ),
     "sqlwin.compiling": (
         "runtime runtime.compute runtime.spark runtime.spec sqlwin.console sqlwin.control "

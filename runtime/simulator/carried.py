@@ -13,7 +13,7 @@ from runtime.plan.local import ArrowBuffer, LocalStep, is_local
 from runtime.plan.nodes import PlanNode
 from runtime.plan.rows import GivenRows, ProjectedRows, RowScan, UnitedRows, local_rows
 from runtime.plan.simulated import SimulatedOperator
-from runtime.spec.expressions import ColumnRef
+from runtime.spec.expressions import ColumnRef, columns_of
 from runtime.spec.stream import LATE_ROW, ROW_KIND, TIME
 from runtime.spec.table import Column
 
@@ -79,6 +79,27 @@ def scanned_rows(
         for name in names:
             parts[name].append(columns[name])
     return pa.table({name: pa.chunked_array(parts[name]) for name in names})
+
+
+def columns_counted(operator: SimulatedOperator) -> frozenset[str]:
+    """Return the columns of tables that an operator reads to count rows.
+
+    Columns that projections pass on without a use are not among them.
+    """
+    local = local_rows(operator.windows)
+    assert is_local(local, RowScan, ArrowBuffer), "a simulated operator reads relations"
+    return _columns_below(local.source.input, frozenset(c.name for c in local.source.columns))
+
+
+def _columns_below(rows: PlanNode, names: frozenset[str]) -> frozenset[str]:
+    """Return the columns of tables from which some columns of a relation are computed."""
+    if isinstance(rows, ProjectedRows):
+        read = [value for name, value in rows.projection.columns if name in names]
+        read += rows.projection.filters
+        names = frozenset().union(*map(columns_of, read))
+    if isinstance(rows, GivenRows):
+        return names
+    return frozenset().union(*(_columns_below(below, names) for below in rows.inputs))
 
 
 def _unfiltered(rows: PlanNode) -> PlanNode:

@@ -46,6 +46,7 @@ class Arrivals:
         zone: Time zone of wall-clock times.
         split: int64[rows], number of each row's partition, from 0. All 0 without partitions.
         splits: Values of the partitions by number.
+        all_columns: Rows with all columns of the table. Those of micro-batches have any value.
     """
 
     table: str
@@ -56,6 +57,7 @@ class Arrivals:
     zone: str
     split: Int64Array
     splits: pa.Array
+    all_columns: pa.RecordBatch
 
     @cached_property
     def times_us(self) -> Int64Array:
@@ -107,6 +109,7 @@ class CountedRows:
         windows: Windows.
         zone: Time zone of the wall clock if times are instants, else empty.
         lateness_us: How long after their end windows accept rows.
+        slices: The widths of the slices as text.
     """
 
     arrivals: Arrivals
@@ -117,6 +120,7 @@ class CountedRows:
     windows: SliceAssigner
     zone: str
     lateness_us: int
+    slices: str
 
     def dropped(self, delay_us: int) -> Int64Array:
         """Return the numbers of the rows that all their windows miss with a delay."""
@@ -148,6 +152,11 @@ class CountedRows:
     def n_windows(self) -> int:
         """Number of windows with rows, one per group key."""
         return len(self._windows.key)
+
+    @cached_property
+    def n_partials(self) -> int:
+        """Number of slices with rows, one per group key."""
+        return len(self._slices.key)
 
     @cached_property
     def n_ahead(self) -> int:
@@ -194,10 +203,15 @@ class CountedRows:
     @cached_property
     def _windows(self) -> _Windows:
         """The windows with rows, and their numbers of rows."""
-        slices = _Windows.of(self.key, self._slice_end, np.ones(len(self.key), np.int64))
+        slices = self._slices
         # slices contain the microsecond before their end
         of_slice, ends = self.windows.window_ends(slices.end - 1)
         return _Windows.of(slices.key[of_slice], ends, slices.n_rows[of_slice])
+
+    @cached_property
+    def _slices(self) -> _Windows:
+        """The slices with rows, and their numbers of rows."""
+        return _Windows.of(self.key, self._slice_end, np.ones(len(self.key), np.int64))
 
     def _short_windows(self, delay_us: int) -> tuple[int, float]:
         """Return the number of windows that miss rows, and the missing share of their rows."""
@@ -344,7 +358,7 @@ def counted_rows(operator: SimulatedOperator, arrivals: Arrivals, lateness_us: i
         refuse("only TUMBLE, HOP and CUMULATE have ends that do not depend on other rows")
     if mode.sources[0].idle_advance_us is not None:
         refuse("the clock of the machine advances the watermark")
-    rows = scanned_rows(operator, {arrivals.table: [arrivals.rows]})
+    rows = scanned_rows(operator, {arrivals.table: [arrivals.all_columns]})
     if rows is None or len(mode.sources) != 1:
         refuse("its windows are not over the rows of one table")
     assigner = windows.assigner()
@@ -363,4 +377,5 @@ def counted_rows(operator: SimulatedOperator, arrivals: Arrivals, lateness_us: i
         assigner,
         mode.time_zone if mode.sources[0].time_type == "timestamp" else "",
         lateness_us,
+        windows.slice_text,
     )

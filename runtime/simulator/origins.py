@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,8 @@ from runtime.compute.kernels.columns import Int64Array, int64_values, one_chunk
 from runtime.compute.kernels.keys import encode_keys
 from runtime.engines.local.rows import computed_batches, schema_of
 from runtime.plan.local import ArrowBuffer, is_local
-from runtime.plan.rows import GivenRows, RowScan, local_rows
-from runtime.plan.simulated import SimulatedOperator, SimulatedQuery
+from runtime.plan.rows import GivenRows, RankedRows, RowScan, local_rows
+from runtime.plan.simulated import SimulatedOperator, SimulatedQuery, SimulatedWholeWindows
 from runtime.refusal import refuse
 from runtime.simulator.carried import carry, scanned_rows
 from runtime.simulator.tables import Moment, TableRows
@@ -76,7 +76,7 @@ class _Tracer:
     """A query over numbered rows.
 
     Attributes:
-        last: Operator whose windows are the rows of the result.
+        last: Operator whose windows, or some of them, are the rows of the result.
         result: Result with the numbers of the windows.
     """
 
@@ -91,8 +91,11 @@ class _Tracer:
         }
         self._operators: dict[str, SimulatedOperator] = {}
         for part in query.parts:
-            if not isinstance(part, SimulatedOperator) or part.filled is not None:
-                refuse("its rows are picked from windows, joined or added by FILL")
+            if isinstance(part, SimulatedWholeWindows):
+                self._pick(part)
+                continue
+            if part.filled is not None:
+                refuse("its rows are windows that FILL adds, or their neighbours")
             windows = list(computed_batches(part.windows, self._given))
             self._given[part.name] = [_numbered(windows, schema_of(part.windows))]
             self._operators[part.name] = part
@@ -103,6 +106,17 @@ class _Tracer:
         self.last = self._operators[names.pop()]
         batches = list(computed_batches(carried, self._given))
         self.result = pa.Table.from_batches(batches)
+
+    def _pick(self, part: SimulatedWholeWindows) -> None:
+        """Compute the windows that a Top-N or a deduplication picks; they keep their numbers."""
+        rows = part.rows
+        carried = carry(rows.input, is_of_operator=True) if isinstance(rows, RankedRows) else None
+        names = {below.name for below in rows.walk() if isinstance(below, GivenRows)}
+        if not isinstance(rows, RankedRows) or carried is None or len(names) != 1:
+            refuse("its windows are joined or grouped again")
+        ranked = replace(rows, input=carried)
+        self._given[part.name] = list(computed_batches(ranked, self._given))
+        self._operators[part.name] = self._operators[names.pop()]
 
     def trace(self, operator: SimulatedOperator, numbers: Sequence[int]) -> Origin:
         """Return the rows in some windows of an operator."""

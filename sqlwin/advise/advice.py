@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -11,14 +11,17 @@ import pyarrow as pa
 from runtime.errors import AnalysisError
 from runtime.plan.simulated import SimulatedOperator
 from runtime.refusal import Refusal, refuse, tried
+from runtime.simulator.carried import columns_counted
 from runtime.simulator.delays import Arrivals, CountedRows, DelayOutcome, counted_rows
 from runtime.simulator.histories import Arrival, Batch, StreamHistory
 from runtime.simulator.run import run_history
 from runtime.simulator.tables import TableRows
 from sqlwin.advise.arrivals import ArrivalColumns, read_arrivals
-from sqlwin.execution.simulated import Simulated
-from sqlwin.session import Session
+from sqlwin.config.values import parse_duration
+from sqlwin.execution.simulated import Simulated, StoredRows
 
+# Options of ADVISE
+_OPTIONS = ("arrival", "partition", "every", "delay")
 _SECOND_US = 1_000_000
 # Delays of the table, up to a day
 DELAYS_US = tuple(
@@ -37,18 +40,22 @@ class Advice:
     """Advice for the watermark of a table.
 
     Attributes:
+        simulated: The query.
         arrivals: Rows of the table.
         counted: Rows that the query's windows count.
         current_us: Delay of the table's watermark.
         shortest_us: Shortest delay for each of `SHARES`.
         outcomes: Result of each delay, shortest first.
+        extra_us: Delays that the user asked for.
     """
 
+    simulated: Simulated
     arrivals: Arrivals
     counted: CountedRows
     current_us: int
     shortest_us: tuple[int, ...]
     outcomes: tuple[DelayOutcome, ...]
+    extra_us: tuple[int, ...]
 
     @property
     def slow_partitions(self) -> list[tuple[object, int, int]]:
@@ -82,60 +89,60 @@ class Replay:
 
 
 def advise(
-    session: Session,
-    simulated: Simulated,
-    given: ArrivalColumns,
-    every_us: int,
-    extra: Collection[int],
+    simulated: Simulated | Refusal, stored: StoredRows, options: Mapping[str, str]
 ) -> Advice:
     """Return advice for the watermark of a query's table.
 
     Args:
-        session: Session with the table.
-        simulated: Query.
-        given: Columns that say how rows arrived.
-        every_us: Time between micro-batches. 0: all rows with one time of arrival are one.
-        extra: Further delays in microseconds.
+        simulated: Query, or why it cannot be simulated.
+        stored: Reads its table.
+        options: Columns `arrival` and `partition`; `every`, the time between micro-batches; further
+            delays as `delay`, separated by commas.
 
     Raises:
-        AnalysisError: Late rows of the query cannot be predicted, or nothing tells when its rows
-            arrived.
+        AnalysisError: An option is invalid, late rows of the query cannot be predicted, or nothing
+            tells when its rows arrived.
         SqlwinError: The rows cannot be read.
     """
-    operator = tried(_operator, simulated)
-    if isinstance(operator, Refusal):
+    unknown = [name for name in options if name not in _OPTIONS]
+    if unknown:
+        raise AnalysisError(
+            f"ADVISE has no option '{unknown[0]}'", hint=f"options: {', '.join(_OPTIONS)}"
+        )
+    given = ArrivalColumns(options.get("arrival"), options.get("partition"))
+    every_us = parse_duration("every", options.get("every", "1 s"))
+    delays = options.get("delay", "").split(",") if options.get("delay") else []
+    extra = tuple(parse_duration("delay", delay.strip()) for delay in delays)
+    operator = simulated if isinstance(simulated, Refusal) else tried(_operator, simulated)
+    if isinstance(operator, Refusal) or isinstance(simulated, Refusal):
         raise AnalysisError(f"late rows of this query cannot be predicted: {operator}")
     (table,) = simulated.query.tables
     zone = operator.step.input.mode.time_zone
-    arrivals = read_arrivals(session, table, given, every_us, zone)
+    arrivals = read_arrivals(stored, table, given, every_us, zone)
     counted = tried(counted_rows, operator, arrivals, simulated.options.allowed_lateness_us)
     if isinstance(counted, Refusal):
         raise AnalysisError(f"late rows of this query cannot be predicted: {counted}")
     shortest = tuple(counted.shortest_delay_us(share) for share in SHARES)
-    delays = sorted({*DELAYS_US, *extra, *shortest, table.delay_us})
-    outcomes = tuple(counted.outcome(delay_us) for delay_us in delays)
-    return Advice(arrivals, counted, table.delay_us, shortest, outcomes)
+    tried_us = sorted({*DELAYS_US, *extra, *shortest, table.delay_us})
+    outcomes = tuple(map(counted.outcome, tried_us))
+    return Advice(simulated, arrivals, counted, table.delay_us, shortest, outcomes, extra)
 
 
-def replay(simulated: Simulated, advice: Advice, delay_us: int) -> Replay:
+def replay(advice: Advice, delay_us: int) -> Replay:
     """Run the operators of the stream over the arrivals with a delay.
 
     Raises:
-        AnalysisError: The table has several partitions.
         ExecutionError: An expression fails, or a sum overflows its type.
     """
-    arrivals = advice.arrivals
-    if len(arrivals.splits) > 1:
-        n_splits = len(arrivals.splits)
-        raise AnalysisError(
-            f"{arrivals.table} has {n_splits} partitions, and a replay has one watermark",
-            hint="leave out --replay",
-        )
+    arrivals, simulated = advice.arrivals, advice.simulated
     table = replace(simulated.query.tables[0], delay_us=delay_us)
     query = replace(simulated.query, tables=(table,))
     rows = TableRows(table, pa.Table.from_batches([arrivals.rows]), 0)
     numbered = groupby(enumerate(arrivals.batch.tolist()), key=lambda pair: pair[1])
-    batches = [Batch(tuple(Arrival(row) for row, _ in group)) for _, group in numbered]
+    splits = arrivals.split.tolist()
+    batches = [
+        Batch(tuple(Arrival(row, split=splits[row]) for row, _ in group)) for _, group in numbered
+    ]
     history = StreamHistory((*batches, Batch((), has_ended=True)), batch_rows=1 << 16)
     outcome = run_history(query, {table.name: rows}, simulated.options, history)
     dropped = sorted(row for output in outcome.batches for row in output.late)
@@ -155,7 +162,10 @@ def _operator(simulated: Simulated) -> SimulatedOperator:
         refuse("it has no windows that are aggregated, so no row is late")
     if len(readers) > 1 or len(query.tables) != 1:
         refuse("it has several windows over rows of tables; ask for each in a query of its own")
-    if query.depends_on_batches:
+    (table,) = query.tables
+    if query.is_on_processing_time or not columns_counted(readers[0]) <= {
+        column.name for column in table.own_columns
+    }:
         refuse("its rows depend on the time or the watermark of a micro-batch")
     if options.max_jump_us is not None:
         refuse("'sqlwin.watermark.max-jump' holds the watermark back")

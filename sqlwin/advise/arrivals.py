@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,15 +12,11 @@ from runtime.compute.kernels.columns import Int64Array, int64_values
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.wall_clock import instants_us
 from runtime.errors import AnalysisError
-from runtime.names import quote_name
 from runtime.plan.simulated import SimulatedTable
 from runtime.simulator.delays import Arrivals
+from runtime.simulator.tables import Moment, TableRows
 from runtime.spec.figures import count_text
-from runtime.spec.stream import LATE_ROW
-from runtime.spec.table import TableSpec
-from sqlwin.catalog.entries import Name
-from sqlwin.control import SessionControl
-from sqlwin.session import Session
+from sqlwin.execution.simulated import StoredRows
 
 # Names of the columns with the time at which a row arrived and with its partition
 _ARRIVAL, _PARTITION = "$arrival", "$partition"
@@ -47,14 +43,19 @@ class ArrivalColumns:
     arrival: str | None = None
     partition: str | None = None
 
+    @property
+    def by_name(self) -> dict[str, str | None]:
+        """The columns by the names under which they are read."""
+        return {_ARRIVAL: self.arrival, _PARTITION: self.partition}
+
 
 def read_arrivals(
-    session: Session, table: SimulatedTable, given: ArrivalColumns, every_us: int, zone: str
+    stored: StoredRows, table: SimulatedTable, given: ArrivalColumns, every_us: int, zone: str
 ) -> Arrivals:
     """Return the rows of a table in their order of arrival.
 
     Args:
-        session: Session.
+        stored: Reads the table.
         table: Table.
         given: Columns that say how its rows arrived.
         every_us: Time between micro-batches. 0: all rows with one time of arrival are one.
@@ -65,25 +66,17 @@ def read_arrivals(
         SqlwinError: The rows cannot be read.
     """
     assert table.time is not None, "windows on event time follow a column"
-    name = tuple(table.name.split("."))
-    entry = SessionControl(session).entry(name)
-    metadata = _METADATA.get(entry.connector, {}) if isinstance(entry, TableSpec) else {}
-    chosen = {_ARRIVAL: given.arrival, _PARTITION: given.partition}
-    columns = {own: chosen[own] or own for own in chosen if chosen[own] or own in metadata}
-    if _ARRIVAL not in columns:
+    chosen = {own: column for own, column in given.by_name.items() if column is not None}
+    known = _METADATA.get(stored.connector(table), {})
+    metadata = {own: text for own, text in known.items() if own not in chosen}
+    if _ARRIVAL not in {*chosen, *metadata}:
         raise AnalysisError(
             f"the connector of {table.name} does not know when a row arrived",
-            hint="name the column that does: --arrival COLUMN",
+            hint="name the column that does: --arrival COLUMN, or "
+            "ADVISE WITH ('arrival' = 'column') SELECT ...",
         )
-    added = {own: metadata[own] for own, column in columns.items() if own == column}
-    if added:
-        name = _with_columns(session, name, added)
-    session.execute("SET 'execution.runtime-mode' = 'batch'")
-    items = [quote_name(column.name) for column in table.own_columns]
-    items += [f"{quote_name(column)} AS {quote_name(own)}" for own, column in columns.items()]
-    (result,) = session.execute(f"SELECT {', '.join(items)} FROM {_quoted(name)}")
-    rows = result.to_arrow()
-    arrived_us = _arrived_us(rows.column(_ARRIVAL), columns[_ARRIVAL], zone)
+    rows = stored.read(table, chosen, metadata)
+    arrived_us = _arrived_us(rows.column(_ARRIVAL), chosen.get(_ARRIVAL, _ARRIVAL), zone)
     if not len(rows):
         raise AnalysisError(f"{table.name} has no rows")
     order = np.argsort(arrived_us, kind="stable")
@@ -92,39 +85,21 @@ def read_arrivals(
     starts = np.flatnonzero(np.diff(moments, prepend=moments[0] - 1))
     sizes = np.diff(starts, append=len(rows))
     batch = np.repeat(np.arange(len(starts)), sizes)
-    partitions = [rows.column(name) for name in (_PARTITION,) if name in columns]
+    partitions = [rows.column(name) for name in (_PARTITION,) if name in rows.column_names]
     split, values = encode_keys(partitions, len(rows))
-    whole = rows.select([column.name for column in table.own_columns])
-    numbers = pa.array(np.arange(len(rows)))
-    (plain,) = whole.append_column(LATE_ROW, numbers).combine_chunks().to_batches()
+    whole = TableRows(table, rows, 0)
+    moment = Moment(int(arrived_us[0]), None)
     return Arrivals(
         table.name,
-        plain,
+        whole.rows,
         table.time,
         batch,
         arrived_us[starts + sizes - 1],
         zone,
         split,
         values[0] if values else pa.nulls(1),
+        whole.at(whole.numbers, defaultdict(lambda: moment)),
     )
-
-
-def _with_columns(session: Session, name: Name, columns: Mapping[str, str]) -> Name:
-    """Create a copy of a table with more columns; return its name.
-
-    Args:
-        session: Session.
-        name: Name of the table.
-        columns: Type and source of each column, by name.
-    """
-    copy = (*name[:-1], f"{name[-1]}$arrivals")
-    items = ", ".join(f"{quote_name(column)} {text}" for column, text in columns.items())
-    session.execute(f"CREATE OR REPLACE TABLE {_quoted(copy)} ({items}) LIKE {_quoted(name)}")
-    return copy
-
-
-def _quoted(name: Name) -> str:
-    return ".".join(map(quote_name, name))
 
 
 def _arrived_us(column: pa.ChunkedArray, name: str, zone: str) -> Int64Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -49,12 +50,12 @@ FAILED = 1
     "replays",
     is_flag=True,
     help="Run the operators of the stream with the shortest delays, and compare which rows they "
-    "drop. Rows are held in memory.",
+    "drop.",
 )
 @click.option(
     "--format",
     "output_format",
-    type=click.Choice(["table", "json"]),
+    type=click.Choice(["table", "json", "chart"]),
     default="table",
     show_default=True,
     help="Format of the output.",
@@ -77,7 +78,8 @@ def advise(
 
     FILE has the tables and, as its last query, TUMBLE, HOP or CUMULATE over one of them. For delays
     of 0 s to a day the table shows the rows that a stream would drop, the windows that would miss
-    rows, how long results would wait, and the most partials in state.
+    rows, how long results would wait, and the most partials in state. The statement ADVISE returns
+    the same as rows.
 
     \b
     Examples, from the project's root:
@@ -89,18 +91,14 @@ def advise(
     from rich.console import Console
 
     from runtime.errors import AnalysisError, SqlwinError
-    from runtime.refusal import Refusal
-    from sqlwin.advise.advice import advise as advice_of
     from sqlwin.advise.advice import replay
-    from sqlwin.advise.arrivals import ArrivalColumns
-    from sqlwin.advise.report import advice_as_json, print_advice
-    from sqlwin.config.values import parse_duration
+    from sqlwin.advise.report import advice_as_json, advice_result, print_advice
     from sqlwin.console.options import connect
     from sqlwin.control import SessionControl
+    from sqlwin.display.charts.text import write_chart
 
-    given = ArrivalColumns(arrival, partition)
-    every_us = parse_duration("--every", every)
-    extra = [parse_duration("--delay", delay) for delay in delays]
+    given = {"arrival": arrival, "partition": partition, "every": every, "delay": ",".join(delays)}
+    options = {name: value for name, value in given.items() if value}
     scripts = read_scripts(files, expressions, params)
     with connect(spark) as session:
         control = SessionControl(session)
@@ -116,16 +114,16 @@ def advise(
             raise AnalysisError("the script has no query", hint="its last query is advised")
         place, query = last
         try:
-            simulated = control.simulated(query)
-            if isinstance(simulated, Refusal):
-                raise AnalysisError(f"late rows of this query cannot be predicted: {simulated}")
-            advice = advice_of(session, simulated, given, every_us, extra)
+            advice = control.advice(query, options)
         except SqlwinError as error:
             raise place.with_position(error) from error
-        tried = dict.fromkeys((*advice.shortest_us, *extra, advice.current_us)) if replays else ()
-        outcomes = [replay(simulated, advice, delay_us) for delay_us in tried]
+    tried = (*advice.shortest_us, *advice.extra_us, advice.current_us) if replays else ()
+    outcomes = [replay(advice, delay_us) for delay_us in dict.fromkeys(tried)]
     if output_format == "json":
         click.echo(json.dumps(advice_as_json(advice, outcomes), indent=2))
+    elif output_format == "chart":
+        table, _ = advice_result(advice)
+        write_chart(table.column_names, table.to_batches(), partial(click.echo, nl=False))
     else:
         print_advice(advice, outcomes, Console(highlight=False))
     if not all(outcome.agrees for outcome in outcomes):

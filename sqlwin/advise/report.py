@@ -18,24 +18,47 @@ _COLUMNS = (
     *("results wait (median)", "(99 %)", "partials in state"),
 )
 _SECOND_US = 1_000_000
+# Rows of a partial from which slices are worth storing
+_WORTH_STORING = 4
+# Columns of ADVISE
+_RESULT = pa.schema(
+    [
+        ("delay", pa.string()),
+        ("rows_dropped", pa.int64()),
+        ("windows_short", pa.int64()),
+        ("missing_share", pa.float64()),
+        ("wait_seconds", pa.float64()),
+        ("wait_99_seconds", pa.float64()),
+        ("peak_partials", pa.int64()),
+    ]
+)
 
 
 def print_advice(advice: Advice, replays: Sequence[Replay], console: Console) -> None:
     """Print an advice for people."""
-    arrivals, counted = advice.arrivals, advice.counted
-    first, last = (wall_clock_text(int(arrivals.arrived_us[place])) for place in (0, -1))
-    console.print(
-        f"{arrivals.table}: {count_text(arrivals.rows.num_rows, 'rows')} in "
-        f"{count_text(len(arrivals.arrived_us), 'micro-batches')}, arrived from {first} to {last} "
-        f"UTC; the query counts {count_text(len(counted.number), 'rows')} in "
-        f"{count_text(counted.n_windows, 'windows')}",
-        soft_wrap=True,
-    )
+    console.print(_heading(advice), soft_wrap=True)
     print_table(_COLUMNS, [_table(advice)], console, null="", max_rows=None)
     for line in _lines(advice):
         console.print(line, soft_wrap=True)
     for one in replays:
         console.print(_replay_text(one), soft_wrap=True)
+
+
+def advice_result(advice: Advice) -> tuple[pa.Table, tuple[str, ...]]:
+    """Return an advice as rows with numbers, one per delay, and lines for people."""
+    rows = [
+        {
+            "delay": _delay(outcome.delay_us, advice),
+            "rows_dropped": outcome.n_dropped,
+            "windows_short": outcome.n_short,
+            "missing_share": outcome.missing_share,
+            "wait_seconds": outcome.waits_us and outcome.waits_us[0] / _SECOND_US,
+            "wait_99_seconds": outcome.waits_us and outcome.waits_us[1] / _SECOND_US,
+            "peak_partials": outcome.peak_partials,
+        }
+        for outcome in advice.outcomes
+    ]
+    return pa.Table.from_pylist(rows, _RESULT), (_heading(advice), *_lines(advice))
 
 
 def advice_as_json(advice: Advice, replays: Sequence[Replay]) -> dict[str, object]:
@@ -85,11 +108,26 @@ def advice_as_json(advice: Advice, replays: Sequence[Replay]) -> dict[str, objec
     }
 
 
+def _heading(advice: Advice) -> str:
+    arrivals, counted = advice.arrivals, advice.counted
+    first, last = (wall_clock_text(int(arrivals.arrived_us[place])) for place in (0, -1))
+    return (
+        f"{arrivals.table}: {count_text(arrivals.rows.num_rows, 'rows')} in "
+        f"{_batches(len(arrivals.arrived_us))}, arrived from {first} to {last} "
+        f"UTC; the query counts {count_text(len(counted.number), 'rows')} in "
+        f"{count_text(counted.n_windows, 'windows')}"
+    )
+
+
+def _delay(delay_us: int, advice: Advice) -> str:
+    return render_duration(delay_us) + " (now)" * (delay_us == advice.current_us)
+
+
 def _table(advice: Advice) -> pa.RecordBatch:
     counted = advice.counted
     rows = [
         (
-            render_duration(outcome.delay_us) + " (now)" * (outcome.delay_us == advice.current_us),
+            _delay(outcome.delay_us, advice),
             _part(outcome.n_dropped, len(counted.number)),
             _part(outcome.n_short, counted.n_windows),
             f"{outcome.missing_share:.2%}" if outcome.n_short else None,
@@ -112,6 +150,12 @@ def _lines(advice: Advice) -> Iterator[str]:
         seconds = f"{delay_us // _SECOND_US}.{delay_us % _SECOND_US // 1_000:03d}"
         interval = f"INTERVAL '{seconds.removesuffix('.000')}' SECOND"
         yield f"  WATERMARK FOR {time} AS {time} - {interval}  -- {what} dropped"
+    if len(advice.arrivals.arrived_us) == 1:
+        yield (
+            "All rows arrived in one micro-batch, so no delay drops any: name the column with the "
+            "time at which they arrived, or a shorter time between micro-batches"
+        )
+    yield _slices(advice)
     if advice.counted.n_ahead:
         n_ahead = count_text(advice.counted.n_ahead, "rows")
         yield (
@@ -126,6 +170,27 @@ def _lines(advice: Advice) -> Iterator[str]:
     for key, share in advice.large_keys:
         values = ", ".join(f"{name} = {value}" for name, value in key.items())
         yield f"{share:.1%} of the rows have {values}"
+
+
+def _slices(advice: Advice) -> str:
+    """Return whether the slices are worth storing."""
+    counted = advice.counted
+    n_rows, n_partials = len(counted.number), counted.n_partials
+    keys = f" by {', '.join(counted.keys)}" if counted.keys else ""
+    text = (
+        f"Slices of {counted.slices}{keys}: {count_text(n_partials, 'partials')} for "
+        f"{count_text(n_rows, 'rows')}"
+    )
+    if n_rows < _WORTH_STORING * n_partials:
+        return f"{text}, too many to be worth storing"
+    return (
+        f"{text}. A materialized table of them answers all windows that consist of such slices "
+        f"from {n_partials / n_rows:.2%} of the rows"
+    )
+
+
+def _batches(number: int) -> str:
+    return "1 micro-batch" if number == 1 else f"{number:,} micro-batches"
 
 
 def _replay_text(one: Replay) -> str:

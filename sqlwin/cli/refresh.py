@@ -17,7 +17,7 @@ from sqlwin.console.formats import elapsed_text
 from sqlwin.console.scripts import read_scripts
 from sqlwin.control import SessionControl
 from sqlwin.display.progress import ProgressBar
-from sqlwin.statements.nodes import Explain, Insert, Query, StatementSet, Summarize
+from sqlwin.statements.nodes import Advise, Explain, Insert, Query, StatementSet, Summarize
 from sqlwin.statements.parameters import bind_parameters
 from sqlwin.statements.parse import read_statement
 from sqlwin.statements.split import SqlScript, split_script
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sqlwin.session import Session
 
 # Statements that a script may contain besides definitions, and that a refresh skips
-_NOT_RUN = (Explain, Insert, Query, StatementSet, Summarize)
+_NOT_RUN = (Advise, Explain, Insert, Query, StatementSet, Summarize)
 # Messages for tables that are not refreshed, by status
 _LEFT_OUT = {
     "suspended": "suspended, skipped",

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from sqlglot import exp
@@ -64,11 +64,13 @@ if TYPE_CHECKING:
     from sqlwin.execution.explain import Explanations
     from sqlwin.execution.lowered import LoweredStream
     from sqlwin.execution.materialized.statements import MaterializedTables
+    from sqlwin.execution.simulated import StoredRows
     from sqlwin.execution.statement_sets import Inserts
 
 # Statements that start Spark only if they need it
 _WITHOUT_SPARK = (
     nodes.Query,
+    nodes.Advise,
     nodes.Insert,
     nodes.StatementSet,
     nodes.Explain,
@@ -241,6 +243,11 @@ class Runner:
                 return self._stop_stream(statement)
             case nodes.Summarize():
                 return self._summarize(statement)
+            case nodes.Advise():
+                from sqlwin.parts import load_part
+
+                table, lines = load_part("advice_result")(self.advice(statement))
+                return TableResult(statement.text, table, statement_notes=lines)
             case nodes.Set():
                 return self._set(statement)
             case nodes.Reset():
@@ -337,7 +344,7 @@ class Runner:
         if "ROW" in statement.details:
             from sqlwin.execution.simulated import explain_row
 
-            text = explain_row(self.plans, statement, lambda inner: self._run(inner).to_arrow())
+            text = explain_row(self._stored_rows(), statement)
             return ExplainResult(statement.text, self.config.mask.text(text))
         from planner.explain.document import Document, to_json
         from sqlwin.execution.explain_formats import render
@@ -359,6 +366,17 @@ class Runner:
             elif detail != "ANALYZE":
                 notes.append(f"EXPLAIN {detail} adds nothing to the plan of a batch query")
         return ExplainResult(statement.text, text, to_json(document), statement_notes=tuple(notes))
+
+    def advice(self, statement: nodes.Advise) -> Any:
+        """Return which delay the watermark of a query's table should have."""
+        from sqlwin.execution.simulated import advise
+
+        return advise(self._stored_rows(), statement)
+
+    def _stored_rows(self) -> StoredRows:
+        from sqlwin.execution.simulated import StoredRows
+
+        return StoredRows(self.plans, lambda statement: self._run(statement).to_arrow())
 
     def _query(self, query: exp.Query, text: str) -> Result:
         with cache_requests():

@@ -1,10 +1,14 @@
-"""Queries as the simulator runs them in this process."""
+"""Queries as the simulator runs them in this process, and statements that run them.
+
+EXPLAIN ROW and ADVISE read tables to their end in any runtime mode.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from itertools import count
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlglot import exp
 
@@ -14,13 +18,18 @@ from planner.lowering.simulated import lower_simulated
 from planner.lowering.stream.steps import StreamSteps
 from planner.sql.depth import deep_trees
 from runtime.errors import AnalysisError
+from runtime.names import quote_name
 from runtime.plan.nodes import PlanNode
-from runtime.plan.simulated import SimulatedQuery
+from runtime.plan.simulated import SimulatedQuery, SimulatedTable
 from runtime.redaction import DEFAULT
 from runtime.refusal import Refusal, tried
+from runtime.spec.table import TableSpec
 from runtime.streaming.options import StreamOptions
+from sqlwin.catalog.entries import Name
 from sqlwin.execution.streams.options import stream_options
-from sqlwin.statements.nodes import Explain, Insert, Query, Statement
+from sqlwin.parts import load_part
+from sqlwin.statements.nodes import Advise, Explain, Insert, Query, Statement
+from sqlwin.statements.parse import parse_statement
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +38,10 @@ if TYPE_CHECKING:
     from runtime.streaming.identity import Identity
     from sqlwin.execution.lowered import LoweredStream
     from sqlwin.execution.planning import Plans
+
+
+# Numbers of the copies of tables
+_NUMBERS = count(1)
 
 
 @dataclass(frozen=True)
@@ -55,6 +68,60 @@ class Simulated:
         return identity_of(self.lowered, self.options, DEFAULT, str)
 
 
+@dataclass(frozen=True)
+class StoredRows:
+    """Reader of the rows that a session's tables hold.
+
+    Attributes:
+        plans: Planner of the session.
+        run: Runs a statement and returns its rows.
+    """
+
+    plans: Plans
+    run: Callable[[Statement], pa.Table]
+
+    def connector(self, table: SimulatedTable) -> str:
+        """Return the connector of a table; empty for a table of Spark."""
+        entry = self.plans.catalog.entry(_name(table))
+        return entry.connector if isinstance(entry, TableSpec) else ""
+
+    def read(
+        self,
+        table: SimulatedTable,
+        columns: Mapping[str, str],
+        metadata: Mapping[str, str],
+    ) -> pa.Table:
+        """Return the rows of a table: its own columns, then others.
+
+        Args:
+            table: Table.
+            columns: Columns of the table to read again, by their new names.
+            metadata: Types and keys of metadata columns to read, by name.
+
+        Raises:
+            SqlwinError: The rows cannot be read.
+        """
+        items = [quote_name(column.name) for column in table.own_columns]
+        items += [f"{quote_name(column)} AS {quote_name(own)}" for own, column in columns.items()]
+        items += map(quote_name, metadata)
+        name = _name(table)
+        if not metadata:
+            return self._rows(items, name)
+        copy = (*name[:-1], f"{name[-1]}${next(_NUMBERS)}")
+        declared = ", ".join(f"{quote_name(own)} {text}" for own, text in metadata.items())
+        self._run(f"CREATE TABLE {quote_name(*copy)} ({declared}) LIKE {quote_name(*name)}")
+        try:
+            return self._rows(items, copy)
+        finally:
+            self._run(f"DROP TABLE {quote_name(*copy)}")
+
+    def _rows(self, items: Collection[str], name: Name) -> pa.Table:
+        return self._run(f"SELECT {', '.join(items)} FROM {quote_name(*name)}")
+
+    def _run(self, text: str) -> pa.Table:
+        return self.run(parse_statement(text))
+
+
 def simulate(plans: Plans, statement: Query | Insert) -> Simulated | Refusal:
     """Return a query as a stream for the simulator, or why only Spark can run it.
 
@@ -65,36 +132,41 @@ def simulate(plans: Plans, statement: Query | Insert) -> Simulated | Refusal:
     Raises:
         SqlwinError: The query is invalid, or cannot run as a stream.
     """
-    from sqlwin.execution.lowered import lower_query
-
     with plans.lock, deep_trees(statement.text):
         plans.begin(statement.text)
         try:
-            with plans.catalog.simulate_streams():
-                plan = plans.plan(_without_order(statement.ast), statement.text)
-                if not plans.is_stream(plan):
-                    return Refusal("it reads no table that can be a stream")
-                context = (plans.catalog, plans.time_zone)
-                with plans.errors_of(plan.sql):
-                    lowered = lower_query(
-                        plan,
-                        *context,
-                        plans.emits_updates,
-                        is_taken=True,
-                        keeps_late_rows=False,
-                        has_allowed_lateness=plans.has_allowed_lateness,
-                    )
-                moments = MomentCalls(reads_watermark=lowered.reads_watermark)
-                steps = cast(StreamSteps, lowered.steps)  # of a single query
-                query = tried(lower_simulated, steps, *context, moments)
-                for clocks in ({"reads_clock": True}, {"reads_clock_of_results": True}):
-                    if isinstance(query, Refusal):
-                        # the reason may be a call of PROCTIME()
-                        moments = replace(moments, **clocks)
-                        query = tried(lower_simulated, steps, *context, moments)
-                definition = tried(lower_definition, plan.bound, *context, moments)
+            return simulate_query(plans, statement.ast, statement.text)
         finally:
             plans.end()
+
+
+def simulate_query(plans: Plans, ast: exp.Query, text: str) -> Simulated | Refusal:
+    """Return a query of the current statement as a stream for the simulator, as `simulate`."""
+    from sqlwin.execution.lowered import lower_query
+
+    with plans.catalog.simulate_streams():
+        plan = plans.plan(_without_order(ast), text)
+        if not plans.is_stream(plan):
+            return Refusal("it reads no table that can be a stream")
+        context = (plans.catalog, plans.time_zone)
+        with plans.errors_of(plan.sql):
+            lowered = lower_query(
+                plan,
+                *context,
+                plans.emits_updates,
+                is_taken=True,
+                keeps_late_rows=False,
+                has_allowed_lateness=plans.has_allowed_lateness,
+            )
+        moments = MomentCalls(reads_watermark=lowered.reads_watermark)
+        steps = cast(StreamSteps, lowered.steps)  # of a single query
+        query = tried(lower_simulated, steps, *context, moments)
+        for clocks in ({"reads_clock": True}, {"reads_clock_of_results": True}):
+            if isinstance(query, Refusal):
+                # the reason may be a call of PROCTIME()
+                moments = replace(moments, **clocks)
+                query = tried(lower_simulated, steps, *context, moments)
+        definition = tried(lower_definition, plan.bound, *context, moments)
     if isinstance(query, Refusal):
         return query
     options = lowered.options(stream_options(plans.config))
@@ -109,36 +181,34 @@ def simulate(plans: Plans, statement: Query | Insert) -> Simulated | Refusal:
     return Simulated(query, options, definition, lowered)
 
 
-def explain_row(plans: Plans, statement: Explain, read: Callable[[Statement], pa.Table]) -> str:
+def explain_row(stored: StoredRows, statement: Explain) -> str:
     """Return from which rows the one row of a query is computed.
-
-    Args:
-        plans: Planner of the session.
-        statement: EXPLAIN ROW.
-        read: Runs a statement and returns its rows.
 
     Raises:
         SqlwinError: The query is invalid, has not one row, or its row cannot be traced.
     """
-    from sqlwin.parts import load_part
-    from sqlwin.statements.parse import parse_statement
-
     inner = statement.statement
     if not isinstance(inner, Query):
         raise AnalysisError("EXPLAIN ROW takes a query that returns one row")
-    if plans.config.get("execution.runtime-mode") == "streaming":
-        raise AnalysisError(
-            "EXPLAIN ROW reads tables to their end",
-            hint="SET 'execution.runtime-mode' = 'batch'",
-        )
-    explain = load_part("origin")
-    text: str = explain(
-        simulate(plans, inner),
-        lambda sql: read(parse_statement(sql)),
-        plans.catalog.entry,
-        lists_rows="VERBOSE" in statement.details,
-    )
+    with stored.plans.in_batch_mode():
+        simulated = simulate_query(stored.plans, inner.ast, inner.text)
+        lists_rows = "VERBOSE" in statement.details
+        text: str = load_part("origin")(simulated, stored, lists_rows=lists_rows)
     return text
+
+
+def advise(stored: StoredRows, statement: Advise) -> Any:
+    """Return which delay the watermark of a query's table should have.
+
+    Returns:
+        `sqlwin.advise.advice.Advice`, of a part that the core does not import.
+
+    Raises:
+        SqlwinError: The query or an option is invalid, or its late rows cannot be predicted.
+    """
+    with stored.plans.in_batch_mode():
+        simulated = simulate_query(stored.plans, statement.ast, statement.text)
+        return load_part("advice")(simulated, stored, dict(statement.options))
 
 
 def place_of(plans: Plans, statement: Query | Insert) -> InProcessStep | Refusal:
@@ -153,6 +223,10 @@ def place_of(plans: Plans, statement: Query | Insert) -> InProcessStep | Refusal
             return plans.in_process(plans.plan(statement.ast, statement.text))
         finally:
             plans.end()
+
+
+def _name(table: SimulatedTable) -> Name:
+    return tuple(table.name.split("."))
 
 
 def _without_order(query: exp.Query) -> exp.Query:

@@ -41,8 +41,8 @@ STATEMENTS = (
         "EXPLAIN",
         "EXPLAIN [PLAN FOR | detail, ...] statement",
         "Shows the plan of a query or INSERT: the trees, the slices, the rules that applied, and\n"
-        "why others did not. See [explain.md](explain.md). The command `compile` prints a query\n"
-        "as SQL of another engine.",
+        "why others did not. EXPLAIN ROW names the rows from which a single row is computed. See\n"
+        "[explain.md](explain.md). The command `compile` prints a query as SQL of another engine.",
         "EXPLAIN SELECT COUNT(*) FROM bids;",
     ),
     StatementHelp(
@@ -145,6 +145,17 @@ STATEMENTS = (
         "DESCRIBE | DESC [EXTENDED] name\nDESCRIBE | DESC 'path'",
         "Lists the columns of a table, a view or files, with their types.",
         "DESCRIBE bids;",
+    ),
+    StatementHelp(
+        "ADVISE",
+        "ADVISE [WITH ('arrival' = 'column', 'partition' = 'column', 'every' = 'duration',\n"
+        "  'delay' = 'duration, ...')] query",
+        "Shows what delays of the watermark would have done to the rows that a query's table has:\n"
+        "rows dropped, windows short of rows, waits, state. See\n"
+        "[Which delay a watermark should have](advise.md).",
+        "ADVISE WITH ('every' = '10 s')\n"
+        "SELECT window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(bidtime),\n"
+        "  INTERVAL '10' MINUTES)) GROUP BY window_start, window_end;",
     ),
     StatementHelp(
         "SUMMARIZE",

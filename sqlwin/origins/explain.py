@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,16 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.errors import AnalysisError
-from runtime.names import quote_name
 from runtime.plan.simulated import SimulatedTable
 from runtime.refusal import Refusal, tried
 from runtime.simulator.origins import Origin, origin_of, result_rows
 from runtime.simulator.tables import TableRows
 from runtime.spec.figures import count_text, wall_clock_text
 from runtime.spec.stream import LATE_ROW
-from runtime.spec.table import TableSpec
-from sqlwin.catalog.entries import Entry, Name
-from sqlwin.execution.simulated import Simulated
+from sqlwin.execution.simulated import Simulated, StoredRows
 
 # Columns that say where a row is stored, and the metadata columns that have them, by connector
 _PLACES = {
@@ -41,19 +38,12 @@ class _Read:
     places: tuple[str, ...]
 
 
-def explain_row(
-    simulated: Simulated | Refusal,
-    read: Callable[[str], pa.Table],
-    entry: Callable[[Name], Entry | None],
-    *,
-    lists_rows: bool,
-) -> str:
+def explain_row(simulated: Simulated | Refusal, stored: StoredRows, *, lists_rows: bool) -> str:
     """Return the explanation of a query's only row.
 
     Args:
         simulated: The query, or why its rows cannot be traced.
-        read: Runs a statement and returns its rows.
-        entry: Returns the definition of a table.
+        stored: Reads its tables.
         lists_rows: Whether to list the rows.
 
     Raises:
@@ -63,7 +53,7 @@ def explain_row(
     if isinstance(simulated, Refusal):
         raise _untraceable(simulated)
     query = simulated.query
-    rows = {table.name: _read(table, read, entry(_name(table))) for table in query.tables}
+    rows = {table.name: _read(table, stored) for table in query.tables}
     tables: dict[str, TableRows] = {}
     first = 0
     for table in query.tables:
@@ -90,26 +80,10 @@ def _untraceable(refusal: Refusal) -> AnalysisError:
     return AnalysisError(f"the rows of this query cannot be traced: {refusal}")
 
 
-def _name(table: SimulatedTable) -> Name:
-    return tuple(table.name.split("."))
-
-
-def _read(table: SimulatedTable, read: Callable[[str], pa.Table], entry: Entry | None) -> _Read:
+def _read(table: SimulatedTable, stored: StoredRows) -> _Read:
     """Return all rows of a table."""
-    places = _PLACES.get(entry.connector, {}) if isinstance(entry, TableSpec) else {}
-    own = [quote_name(column.name) for column in table.own_columns]
-    name = ".".join(map(quote_name, _name(table)))
-    if not places:
-        return _Read(read(f"SELECT {', '.join(own)} FROM {name}"), ())
-    # the copy has the rows of the table, with more columns
-    copy = quote_name(f"{_name(table)[-1]}$places")
-    items = ", ".join(f"{quote_name(column)} {text}" for column, text in places.items())
-    read(f"CREATE OR REPLACE TABLE {copy} ({items}) LIKE {name}")
-    try:
-        rows = read(f"SELECT {', '.join([*own, *map(quote_name, places)])} FROM {copy}")
-    finally:
-        read(f"DROP TABLE {copy}")
-    return _Read(rows, tuple(places))
+    places = _PLACES.get(stored.connector(table), {})
+    return _Read(stored.read(table, {}, places), tuple(places))
 
 
 def _lines(

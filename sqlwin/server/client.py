@@ -49,6 +49,7 @@ T = TypeVar("T")
 
 _WITH_ROWS = (
     nodes.Query,
+    nodes.Advise,
     nodes.Explain,
     nodes.Describe,
     nodes.ShowCreateTable,

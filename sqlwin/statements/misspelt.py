@@ -29,7 +29,7 @@ SPARKS_WORDS = frozenset(
     """.split()
 )
 # First words of sqlwin's own statements
-_OWN_WORDS = frozenset({"FROM", "STOP", "SUMMARIZE"})
+_OWN_WORDS = frozenset({"ADVISE", "FROM", "STOP", "SUMMARIZE"})
 # Keywords within a statement. Words typed without the blank between them are corrected, too.
 _KEYWORDS = {
     keyword.replace(" ", ""): keyword

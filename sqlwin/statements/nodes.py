@@ -290,6 +290,19 @@ class Describe(Statement):
 
 
 @dataclass(frozen=True)
+class Advise(Statement):
+    """ADVISE: which delay the watermark of a query's table should have.
+
+    Attributes:
+        ast: Tree of the query.
+        options: How its rows arrived, and what to try.
+    """
+
+    ast: exp.Query
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class Summarize(Statement):
     """SUMMARIZE of a table, of files by path, or of a query. `ast` returns the rows."""
 

@@ -32,6 +32,7 @@ from sqlwin.statements.parameters import BoundStatement, bind_parameters
 from sqlwin.statements.placeholders import copy_token, parameters_in
 from sqlwin.statements.queries import (
     SparkSyntaxOnly,
+    read_advised,
     read_ast,
     read_files,
     read_insert,
@@ -183,6 +184,7 @@ class _StatementReader:
         if statement_set_body(self.tokens, 0) is not None:
             return self._statement_set()
         readers: dict[str, Callable[[], nodes.Statement | None]] = {
+            "ADVISE": self._advise,
             "ALTER": self._alter,
             "CREATE": self._create,
             "DESC": self._describe,
@@ -420,6 +422,10 @@ class _StatementReader:
         if name is None:
             return None
         return nodes.Describe(self.text, self.offset, name, is_extended, options)
+
+    def _advise(self) -> nodes.Statement:
+        parts = parser_of(self.literals).run(read_advised, self.tokens, self.text)
+        return nodes.Advise(self.text, self.offset, **parts)
 
     def _summarize(self) -> nodes.Statement:
         ast = parser_of(self.literals).run(read_rows, self.tokens, self.text)

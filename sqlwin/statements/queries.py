@@ -8,7 +8,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from planner.sql.nodes import path_of_files
-from sqlwin.parser.base import STRINGS, UnknownToSparkError
+from sqlwin.parser.base import STRINGS, UnknownToSparkError, read_options
 from sqlwin.parser.hints import after_hints, table_options
 from sqlwin.parser.parser import SqlWinParser, read_query, to_spark
 
@@ -47,6 +47,22 @@ def read_query_and_text(parser: SqlWinParser) -> dict[str, Any]:
     tree = read_ast(parser)
     text = parser.sql[start : after_hints(parser.sql, parser._prev.end + 1)]
     return {"ast": tree, "query_text": text}
+
+
+def read_advised(parser: SqlWinParser) -> dict[str, Any]:
+    """Read ADVISE as a dict of its fields."""
+    parser._advance()
+    options: tuple[tuple[str, str], ...] = ()
+    if parser.is_at(TokenType.WITH) and parser._next.token_type == TokenType.L_PAREN:
+        parser._advance()
+        options = read_options(parser)
+    if not parser.is_at(*_QUERY_STARTS):
+        parser.fail(
+            "ADVISE requires a query",
+            parser._curr,
+            hint="for example ADVISE WITH ('arrival' = 'column') SELECT ...",
+        )
+    return {"ast": read_ast(parser), "options": options}
 
 
 def read_rows(parser: SqlWinParser) -> exp.Query:

@@ -32,6 +32,7 @@ RUN = (
     nodes.ShowCreateTable,
     nodes.Describe,
     nodes.Summarize,
+    nodes.Advise,
     nodes.SparkStatement,
 )
 EXPLAINED = (nodes.Insert, nodes.StatementSet)

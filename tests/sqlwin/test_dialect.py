@@ -65,6 +65,7 @@ def test_sqlglot_finds_it_by_the_entry_point_of_the_package(tmp_path: Path) -> N
         "SELECT * FROM TABLE(TUMBLE(TABLE 'f.csv', DESCRIPTOR(ts), INTERVAL '1' HOUR))",
         "SELECT * FROM TABLE(RANGES(TABLE t, DESCRIPTOR(ts), (SELECT a, b FROM u), DESCRIPTOR(a, b)))",
         "SUMMARIZE 'f.csv'",
+        "ADVISE WITH ('arrival' = 'a') SELECT 1",
         "INSERT INTO u SELECT k FROM t",
         "CREATE VIEW v AS SELECT 1 AS one",
         "SET 'table.local-time-zone' = 'UTC'",

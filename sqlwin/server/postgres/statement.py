@@ -250,7 +250,7 @@ def _first(tokens: Sequence[Token]) -> int | None:
     word = tokens[0].text.upper() if tokens else ""
     if word in (*_QUERY_STARTS, *_CHANGES, "INSERT"):
         return 0
-    if word in ("DESC", "DESCRIBE", "EXPLAIN", "SUMMARIZE"):
+    if word in ("ADVISE", "DESC", "DESCRIBE", "EXPLAIN", "SUMMARIZE"):
         starts = (*_QUERY_STARTS, *_CHANGES, "INSERT")
         return next((i for i, t in enumerate(tokens) if t.text.upper() in starts), None)
     if word == "CREATE":

@@ -49,7 +49,7 @@ class ReadingGuard:
             ReadOnlyError: It is not allowed.
         """
         match statement:
-            case nodes.Query() | nodes.Summarize():
+            case nodes.Query() | nodes.Summarize() | nodes.Advise():
                 check_tree(statement.ast, self._relations, self._control.user_functions)
             case nodes.Explain():
                 self._check_explained(statement)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+import sqlwin
 from runtime.simulator.delays import CountedRows
 from sqlwin.cli.app import main
 from tests.runtime.connectors.kafka.broker import Broker, broker
@@ -180,9 +181,6 @@ def test_a_partition_that_is_behind_is_named(tmp_path: Path) -> None:
     # until its first row comes, the others close windows
     assert found["shortest"][0]["delay_us"] < 20_000_000
     assert advice(path)["shortest"][0]["delay_us"] > 25_000_000
-    code, _, err = advise(path, "--arrival", "arrived", "--partition", "k", "--replay")
-    assert code
-    assert "t has 4 partitions, and a replay has one watermark" in err
 
 
 def test_the_peak_of_the_state_is_of_open_slices(tmp_path: Path) -> None:
@@ -194,11 +192,12 @@ def test_the_peak_of_the_state_is_of_open_slices(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("windows", [TUMBLE, HOP, CUMULATE])
 def test_a_replay_drops_the_predicted_rows(tmp_path: Path, windows: str) -> None:
-    found = advice(
-        script(tmp_path, delayed(Random(3), 60), windows), *("--every", "8 s", "--replay")
-    )
-    assert found["replays"]
-    assert any(one["dropped"] for one in found["replays"])
+    path = script(tmp_path, delayed(Random(3), 60), windows)
+    for options in ((), ("--partition", "k")):
+        found = advice(path, "--every", "8 s", "--replay", *options)
+        assert found["replays"]
+        assert all(one["agrees"] for one in found["replays"])
+        assert any(one["dropped"] for one in found["replays"])
 
 
 def test_a_replay_finds_a_wrong_prediction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,8 +251,10 @@ def test_a_replay_of_each_trace_drops_the_predicted_rows(
 ) -> None:
     random = Random(str(trace))
     rows = sorted(trace(random)) if trace else delayed(random, 300)
-    found = advice(script(tmp_path, rows, windows), *("--every", "10 s", "--replay"))
-    assert all(one["agrees"] for one in found["replays"])
+    path = script(tmp_path, rows, windows)
+    for options in ((), ("--partition", "k")):
+        found = advice(path, "--every", "10 s", "--replay", *options)
+        assert all(one["agrees"] for one in found["replays"])
 
 
 @pytest.mark.parametrize(
@@ -291,6 +292,7 @@ def test_the_table_for_people(tmp_path: Path) -> None:
         f"{watermark}no row is dropped",
         f"{watermark}at most 0.01 % of the rows are dropped",
         f"{watermark}at most 0.1 % of the rows are dropped",
+        "Slices of 10 s by k: 14 partials for 40 rows, too many to be worth storing",
         "Time more than a minute after the arrival: 1 row. They make rows after them late; "
         "see 'sqlwin.watermark.max-jump'",
         "75.0% of the rows have k = a",
@@ -326,6 +328,8 @@ def test_the_table_for_people(tmp_path: Path) -> None:
         ("clock", ("--arrival", "arrived"), "its rows depend on the time or the watermark of a"),
         ("empty", ("--arrival", "arrived"), "t has no rows"),
         ("tumble", ("--every", "soon"), "a duration such as 10 s, 1 min or 500 ms"),
+        ("ADVISE WITH ('every' = '1 s')", (), "ADVISE requires a query"),
+        ("ADVISE WITH ('late' = '1 s') SELECT 1", (), "ADVISE has no option 'late'"),
     ],
 )
 def test_errors_say_what_to_change(
@@ -352,6 +356,57 @@ def test_errors_say_what_to_change(
     assert code
     assert error in err
     assert "Traceback" not in err
+
+
+def test_the_statement_returns_the_advice_as_rows(tmp_path: Path) -> None:
+    trace = [(n, n // 2, "a") for n in range(40)]
+    text = Path(script(tmp_path, trace)).read_text()
+    table, query, _ = text.split(";")
+    with sqlwin.connect() as session:
+        session.execute(f"{table}; SET 'execution.runtime-mode' = 'streaming'")
+        (result,) = session.execute(f"ADVISE WITH ('arrival' = 'arrived', 'delay' = '7 s') {query}")
+        (tables,) = session.execute("SHOW TABLES")
+    rows = {row.pop("delay"): row for row in result.to_arrow().to_pylist()}
+    found = advice(str(tmp_path / "q.sql"), "--delay", "7 s")
+    assert list(rows)[:5] == ["0 ms", "1 s", "3 s (now)", "5 s", "7 s"]
+    assert [row["rows_dropped"] for row in rows.values()] == [
+        one["rows_dropped"] for one in found["delays"]
+    ]
+    assert (rows["0 ms"]["windows_short"], rows["0 ms"]["wait_seconds"]) == (0, 10.0)
+    assert result.statement_notes[-1] == (
+        "Slices of 10 s by k: 2 partials for 40 rows. A materialized table of them answers all "
+        "windows that consist of such slices from 5.00% of the rows"
+    )
+    assert tables.to_arrow().num_rows == 1
+
+
+def test_a_chart_has_a_bar_per_delay(tmp_path: Path) -> None:
+    path = script(tmp_path, [(1, 1, "a"), (2, 12, "a"), (3, 9, "b"), (4, 13, "a")])
+    code, out, _ = advise(path, "--arrival", "arrived", "--format", "chart")
+    assert code == 0
+    titles = ["rows_dropped", "windows_short", "missing_share", "wait_seconds"]
+    assert [line.strip() for line in out.splitlines() if line.strip() in titles] == titles
+
+
+def test_rows_that_arrive_together_tell_nothing(tmp_path: Path) -> None:
+    path = script(tmp_path, [(1, 12, "a"), (1, 1, "a")])
+    code, out, _ = advise(path, "--arrival", "arrived")
+    assert code == 0
+    assert "2 rows in 1 micro-batch, arrived" in out
+    assert "All rows arrived in one micro-batch, so no delay drops any: name the column" in out
+
+
+def test_processing_time_that_no_window_reads_does_not_matter(tmp_path: Path) -> None:
+    path = Path(script(tmp_path, delayed(Random(3), 60)))
+    text = path.read_text().replace("k STRING,", "k STRING, clock AS PROCTIME(),")
+    path.write_text(text)
+    found = advice(str(path), "--every", "8 s", "--replay")
+    assert any(one["dropped"] for one in found["replays"])
+    assert all(one["agrees"] for one in found["replays"])
+    path.write_text(text.replace("GROUP BY", "WHERE clock > TO_TIMESTAMP_LTZ(0, 3) GROUP BY"))
+    code, _, err = advise(str(path), "--arrival", "arrived")
+    assert code
+    assert "its rows depend on the time or the watermark of a micro-batch" in err
 
 
 @pytest.mark.usefixtures("commands")

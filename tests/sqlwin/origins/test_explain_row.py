@@ -42,6 +42,8 @@ QUERIES = [
     f"SELECT s * 2 AS twice, n FROM ({SUMS} FROM TABLE({TUMBLE}) {GROUPS}) WHERE n > 2",
     "SELECT k, COUNT(*) AS n, SUM(v) AS s FROM t WHERE v % 2 = 0 GROUP BY k",
     WIDER,
+    "SELECT window_end, k, n, s FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, "
+    f"window_end ORDER BY s DESC) AS r FROM ({SUMS} FROM TABLE({TUMBLE}) {GROUPS})) WHERE r = 1",
 ]
 
 
@@ -171,9 +173,13 @@ def test_processing_time_is_read_but_no_window_of_it(table: sqlwin.Session) -> N
         ("SELECT * FROM sums", "the query returns 6 rows, and EXPLAIN ROW explains one"),
         ("SELECT * FROM sums WHERE k = 'b'", "the query returns 0 rows, and EXPLAIN ROW explains"),
         (
-            "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end "
-            "ORDER BY n DESC) AS r FROM sums) WHERE r = 1",
-            "the rows of this query cannot be traced: its rows are picked from windows, joined or",
+            "SELECT window_start, window_end, SUM(n) AS n FROM sums "
+            "GROUP BY window_start, window_end",
+            "the rows of this query cannot be traced: its windows are joined or grouped again",
+        ),
+        (
+            f"{SUMS} FROM TABLE({TUMBLE}) {GROUPS} FILL (n = 0)",
+            "the rows of this query cannot be traced: its rows are windows that FILL adds, or their",
         ),
         ("INSERT INTO t SELECT * FROM t", "EXPLAIN ROW takes a query that returns one row"),
     ],
@@ -184,8 +190,12 @@ def test_errors_say_what_to_change(table: sqlwin.Session, sql: str, error: str) 
     assert caught.value.message.startswith(error)
 
 
-def test_a_stream_is_not_read(table: sqlwin.Session) -> None:
+def test_tables_are_read_to_their_end_in_any_mode(table: sqlwin.Session) -> None:
+    (in_batch,) = table.execute(f"EXPLAIN ROW {ROW}")
     table.execute("SET 'execution.runtime-mode' = 'streaming'")
-    with pytest.raises(AnalysisError) as caught:
-        table.execute(f"EXPLAIN ROW {ROW}")
-    assert caught.value.hint == "SET 'execution.runtime-mode' = 'batch'"
+    (in_streaming,) = table.execute(f"EXPLAIN ROW {ROW}")
+    assert str(in_streaming) == str(in_batch)
+    (mode,) = table.execute("SET 'execution.runtime-mode'")
+    assert mode.to_arrow().column("value").to_pylist() == ["streaming"]
+    (tables,) = table.execute("SHOW TABLES")
+    assert tables.to_arrow().num_rows == 2

@@ -19,6 +19,9 @@ from tests.unstarted import unstarted_spark
 
 SCRIPT = f"""
     CREATE TABLE flights WITH ('connector' = 'filesystem', 'path' = '{FLIGHTS}');
+    CREATE TABLE departures (sched_dep TIMESTAMP(3), left_at AS sched_dep + INTERVAL '5' MINUTE,
+      WATERMARK FOR sched_dep AS sched_dep)
+    WITH ('connector' = 'filesystem', 'path' = '{FLIGHTS}', 'format' = 'parquet');
     CREATE VIEW late AS SELECT origin, dep_delay FROM flights WHERE dep_delay > 600;
 """
 WINDOW = "TABLE(TUMBLE(TABLE {}, DESCRIPTOR(sched_dep), INTERVAL '182' DAYS))"
@@ -106,6 +109,9 @@ HOSTILE = [
     "DESCRIBE read_csv('/etc/passwd')",
     "SHOW CREATE TABLE '/etc/passwd'",
     "SUMMARIZE '/etc/passwd'",
+    "ADVISE SELECT * FROM '/etc/passwd'",
+    "ADVISE WITH ('arrival' = 'a') SELECT reflect('java.lang.System', 'getenv', 'HOME')",
+    "EXPLAIN ROW SELECT * FROM '/etc/passwd'",
     "SUMMARIZE SELECT * FROM '/etc/passwd'",
     "SUMMARIZE SELECT reflect('java.lang.System', 'exit', 1)",
     "SHOW STATE OF '/data/checkpoint'",
@@ -248,6 +254,10 @@ GOOD_FOR_SPARK = [
     "SHOW COLUMNS IN late",
     "EXPLAIN FORMATTED VALUES (1)",
     "SUMMARIZE late",
+    "ADVISE WITH ('arrival' = 'left_at') SELECT window_end, COUNT(*) FROM "
+    f"{WINDOW.format('departures')} GROUP BY window_start, window_end",
+    f"EXPLAIN ROW SELECT window_end, COUNT(*) FROM {WINDOW.format('departures')} "
+    "WHERE sched_dep < TIMESTAMP '2013-01-02 00:00:00' GROUP BY window_start, window_end",
     "SELECT plus_one(1)",
 ]
 
@@ -293,7 +303,7 @@ def test_there_are_a_hundred_hostile_statements() -> None:
 @pytest.mark.parametrize("statement", HOSTILE)
 def test_a_hostile_statement_is_refused(client: Any, statement: str) -> None:
     refuses(client, statement)
-    assert client.execute("SHOW TABLES").fetchall() == [("flights",), ("late",)]
+    assert client.execute("SHOW TABLES").fetchall() == [("departures",), ("flights",), ("late",)]
 
 
 def test_a_refusal_says_how_clients_may_write(client: Any) -> None:
