@@ -212,10 +212,11 @@ MAY_IMPORT = {
     "sqlwin.advise": (
         "runtime runtime.compute runtime.plan runtime.simulator runtime.spec runtime.windows "
         "sqlwin.config sqlwin.console sqlwin.control sqlwin.display sqlwin.execution "
-        "click numpy pyarrow rich"
+        "click pyarrow rich"
     ),
     "sqlwin.origins": (
-        "runtime runtime.plan runtime.simulator runtime.spec sqlwin.execution numpy pyarrow"
+        "runtime runtime.compute runtime.plan runtime.simulator runtime.spec sqlwin.execution "
+        "numpy pyarrow"
     ),
     "sqlwin.compiling": (
         "runtime runtime.compute runtime.spark runtime.spec sqlwin.console sqlwin.control "

@@ -10,6 +10,7 @@ instants for TIMESTAMP_LTZ, wall-clock times for TIMESTAMP.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,9 +22,10 @@ from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.wall_clock import instants_us, wall_clock_us
 from runtime.plan.local import ArrowBuffer, is_local
 from runtime.plan.rows import RowScan, local_rows
-from runtime.plan.simulated import SimulatedOperator
+from runtime.plan.simulated import SimulatedOperator, SimulatedTable
 from runtime.refusal import refuse
 from runtime.simulator.carried import scanned_rows
+from runtime.simulator.tables import Moment, TableRows
 from runtime.spec.stream import FINAL_US, LATE_ROW, TIME
 from runtime.streaming.watermarks import FIRE_LAG_US
 from runtime.windows.assigner import SliceAssigner
@@ -39,6 +41,7 @@ class Arrivals:
 
     Attributes:
         table: Name of the table.
+        place: int64[rows], number of each row in its table.
         rows: Rows, with their numbers from 0 as LATE_ROW.
         time: Name of the column that the watermark follows.
         batch: int64[rows], number of each row's micro-batch, ascending from 0 without gaps.
@@ -50,6 +53,7 @@ class Arrivals:
     """
 
     table: str
+    place: Int64Array
     rows: pa.RecordBatch
     time: str
     batch: Int64Array
@@ -125,6 +129,11 @@ class CountedRows:
     def dropped(self, delay_us: int) -> Int64Array:
         """Return the numbers of the rows that all their windows miss with a delay."""
         return self.number[self._missed_up_to_us(self._last_end) >= delay_us]
+
+    def missing(self, window_end_us: int, delay_us: int) -> Int64Array:
+        """Return the numbers of the rows that come after a window has closed with a delay."""
+        ends = np.full(len(self.number), window_end_us)
+        return self.number[self._missed_up_to_us(ends) >= delay_us]
 
     def shortest_delay_us(self, share: float) -> int:
         """Return the shortest delay, in whole milliseconds, that drops at most a share of rows."""
@@ -315,6 +324,49 @@ class DelayOutcome:
     missing_share: float
     waits_us: tuple[int, int] | None
     peak_partials: int
+
+
+def arrivals_of(
+    table: SimulatedTable,
+    rows: pa.Table,
+    arrived_us: Int64Array,
+    splits: pa.ChunkedArray | None,
+    every_us: int,
+    zone: str,
+) -> Arrivals:
+    """Return the rows of a table, of which there is one at least, in their order of arrival.
+
+    Args:
+        table: Table.
+        rows: Its rows.
+        arrived_us: int64[rows], instant at which each has arrived.
+        splits: Partition of each row. None without partitions.
+        every_us: Time between micro-batches. 0: all rows with one time of arrival are one.
+        zone: Time zone of wall-clock times.
+    """
+    place = np.argsort(arrived_us, kind="stable")
+    arrived_us = arrived_us[place]
+    moments = arrived_us // every_us if every_us else arrived_us
+    starts = np.flatnonzero(np.diff(moments, prepend=moments[0] - 1))
+    sizes = np.diff(starts, append=len(place))
+    codes, values = encode_keys(
+        [] if splits is None else [splits.take(pa.array(place))], len(place)
+    )
+    ordered = TableRows(table, rows.take(pa.array(place)), 0)
+    moment = Moment(int(arrived_us[0]), None)
+    assert table.time is not None, "windows on event time follow a column"
+    return Arrivals(
+        table.name,
+        place,
+        ordered.rows,
+        table.time,
+        np.repeat(np.arange(len(starts)), sizes),
+        arrived_us[starts + sizes - 1],
+        zone,
+        codes,
+        values[0] if values else pa.nulls(1),
+        ordered.at(ordered.numbers, defaultdict(lambda: moment)),
+    )
 
 
 def reached_at_us(wall_us: Int64Array, zone: str) -> Int64Array:

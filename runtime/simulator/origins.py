@@ -39,6 +39,7 @@ class Origin:
         times_us: Times of the rows on the wall clock; not used for all time.
         filtered: Numbers of the rows with these keys and times that filters remove.
         slices: End of each slice and the number of its rows; empty for windows without slices.
+        operator: Operator of the windows.
         below: Origin of the rows if they are windows themselves.
     """
 
@@ -49,6 +50,7 @@ class Origin:
     times_us: Int64Array
     filtered: Int64Array
     slices: tuple[tuple[int, int], ...]
+    operator: SimulatedOperator
     below: Origin | None = None
 
 
@@ -150,6 +152,7 @@ class _Tracer:
             times_us,
             np.setdiff1d(int64_values(one_chunk(near.column(LATE_ROW))), found),
             slices,
+            operator,
             None if below is None else self.trace(below, found.tolist()),
         )
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import Int64Array, int64_values
-from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.wall_clock import instants_us
 from runtime.errors import AnalysisError
 from runtime.plan.simulated import SimulatedTable
-from runtime.simulator.delays import Arrivals
-from runtime.simulator.tables import Moment, TableRows
+from runtime.simulator.delays import Arrivals, arrivals_of
 from runtime.spec.figures import count_text
 from sqlwin.execution.simulated import StoredRows
 
@@ -79,27 +75,8 @@ def read_arrivals(
     arrived_us = _arrived_us(rows.column(_ARRIVAL), chosen.get(_ARRIVAL, _ARRIVAL), zone)
     if not len(rows):
         raise AnalysisError(f"{table.name} has no rows")
-    order = np.argsort(arrived_us, kind="stable")
-    rows, arrived_us = rows.take(pa.array(order)), arrived_us[order]
-    moments = arrived_us // every_us if every_us else arrived_us
-    starts = np.flatnonzero(np.diff(moments, prepend=moments[0] - 1))
-    sizes = np.diff(starts, append=len(rows))
-    batch = np.repeat(np.arange(len(starts)), sizes)
-    partitions = [rows.column(name) for name in (_PARTITION,) if name in rows.column_names]
-    split, values = encode_keys(partitions, len(rows))
-    whole = TableRows(table, rows, 0)
-    moment = Moment(int(arrived_us[0]), None)
-    return Arrivals(
-        table.name,
-        whole.rows,
-        table.time,
-        batch,
-        arrived_us[starts + sizes - 1],
-        zone,
-        split,
-        values[0] if values else pa.nulls(1),
-        whole.at(whole.numbers, defaultdict(lambda: moment)),
-    )
+    splits = rows.column(_PARTITION) if _PARTITION in rows.column_names else None
+    return arrivals_of(table, rows, arrived_us, splits, every_us, zone)
 
 
 def _arrived_us(column: pa.ChunkedArray, name: str, zone: str) -> Int64Array:

@@ -9,33 +9,64 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from runtime.compute.kernels.columns import int64_values, one_chunk
 from runtime.errors import AnalysisError
 from runtime.plan.simulated import SimulatedTable
 from runtime.refusal import Refusal, tried
+from runtime.simulator.delays import arrivals_of, counted_rows
 from runtime.simulator.origins import Origin, origin_of, result_rows
 from runtime.simulator.tables import TableRows
 from runtime.spec.figures import count_text, wall_clock_text
 from runtime.spec.stream import LATE_ROW
 from sqlwin.execution.simulated import Simulated, StoredRows
 
-# Columns that say where a row is stored, and the metadata columns that have them, by connector
-_PLACES = {
-    "filesystem": {"$file": "STRING METADATA FROM 'file.path'"},
+# Column with the instant at which a row arrived
+_ARRIVAL = "$arrival"
+# Columns that say where a row is stored and when it arrived, and the metadata columns that have
+# them, by connector
+_METADATA = {
+    "filesystem": {
+        "$file": "STRING METADATA FROM 'file.path'",
+        _ARRIVAL: "TIMESTAMP_LTZ(6) METADATA FROM 'file.modification-time'",
+    },
     "kafka": {
         "$partition": "INT METADATA FROM 'partition'",
         "$offset": "BIGINT METADATA FROM 'offset'",
+        _ARRIVAL: "TIMESTAMP_LTZ(3) METADATA FROM 'timestamp'",
     },
 }
+# Time between the micro-batches of a stream over the rows
+_EVERY_US = 1_000_000
 # Lines per list
 _MAX_LINES = 20
 
 
 @dataclass(frozen=True)
 class _Read:
-    """Rows of a table, with the columns that say where they are stored."""
+    """Rows of a table, with the columns that say where they are stored and when they arrived."""
 
     rows: pa.Table
-    places: tuple[str, ...]
+    metadata: tuple[str, ...]
+
+    @property
+    def places(self) -> list[str]:
+        """The columns that say where a row is stored."""
+        return [name for name in self.metadata if name != _ARRIVAL]
+
+
+@dataclass(frozen=True)
+class _Given:
+    """Tables of a query.
+
+    Attributes:
+        rows: Rows as they are stored, by name of the table.
+        tables: The rows with their numbers.
+        lateness_us: How long after their end windows of a stream accept rows.
+    """
+
+    rows: Mapping[str, _Read]
+    tables: Mapping[str, TableRows]
+    lateness_us: int
 
 
 def explain_row(simulated: Simulated | Refusal, stored: StoredRows, *, lists_rows: bool) -> str:
@@ -71,9 +102,8 @@ def explain_row(simulated: Simulated | Refusal, stored: StoredRows, *, lists_row
     origin = tried(origin_of, query, tables, result.column(LATE_ROW)[0].as_py())
     if isinstance(origin, Refusal):
         raise _untraceable(origin)
-    return "\n".join(
-        ("== Row ==", _values(row), *_lines(origin, rows, tables, lists_rows=lists_rows))
-    )
+    given = _Given(rows, tables, simulated.options.allowed_lateness_us)
+    return "\n".join(("== Row ==", _values(row), *_lines(origin, given, lists_rows=lists_rows)))
 
 
 def _untraceable(refusal: Refusal) -> AnalysisError:
@@ -82,17 +112,11 @@ def _untraceable(refusal: Refusal) -> AnalysisError:
 
 def _read(table: SimulatedTable, stored: StoredRows) -> _Read:
     """Return all rows of a table."""
-    places = _PLACES.get(stored.connector(table), {})
-    return _Read(stored.read(table, {}, places), tuple(places))
+    metadata = _METADATA.get(stored.connector(table), {})
+    return _Read(stored.read(table, {}, metadata), tuple(metadata))
 
 
-def _lines(
-    origin: Origin,
-    rows: Mapping[str, _Read],
-    tables: Mapping[str, TableRows],
-    *,
-    lists_rows: bool,
-) -> Iterator[str]:
+def _lines(origin: Origin, given: _Given, *, lists_rows: bool) -> Iterator[str]:
     """Yield the lines about the windows of an origin and their rows, outermost first."""
     yield ""
     yield "== Windows =="
@@ -106,9 +130,9 @@ def _lines(
     )
     if origin.below is not None:
         yield f"they have {count_text(len(origin.numbers), 'rows')}, which are windows:"
-        yield from _lines(origin.below, rows, tables, lists_rows=lists_rows)
+        yield from _lines(origin.below, given, lists_rows=lists_rows)
         return
-    read, table = rows[origin.source], tables[origin.source]
+    read, table = given.rows[origin.source], given.tables[origin.source]
     yield ""
     yield "== Rows =="
     text = f"{len(origin.numbers):,} of {count_text(len(read.rows), 'rows')} of {origin.source}"
@@ -120,12 +144,35 @@ def _lines(
     if len(origin.filtered):
         n_filtered = count_text(len(origin.filtered), "rows")
         yield f"with these keys and times, but removed by filters: {n_filtered}"
+    n_late = _late(origin, given)
+    if n_late:
+        yield (
+            f"late: a stream that reads the rows as they arrive, every second, misses "
+            f"{count_text(n_late, 'rows')}"
+        )
     if lists_rows:
         found = read.rows.select(table.rows.schema.names[:-1]).take(_places(origin, table))
         yield from ("", f"== Rows of {origin.source} ==", *map(_values, found.to_pylist()))
     n_untimed = sum(time is None for time in table.times_us) if table.table.time else 0
     if n_untimed:
         yield f"without a time, so in no window: {count_text(n_untimed, 'rows')} of {origin.source}"
+
+
+def _late(origin: Origin, given: _Given) -> int:
+    """Return how many rows of the only window a stream misses; 0 if that is not known."""
+    read, table = given.rows[origin.source], given.tables[origin.source]
+    if _ARRIVAL not in read.metadata or None in origin.bounds_us or len(origin.bounds_us) != 1:
+        return 0
+    zone = origin.operator.step.input.mode.time_zone
+    arrived_us = int64_values(one_chunk(read.rows.column(_ARRIVAL)).cast(pa.timestamp("us", "UTC")))
+    splits = read.rows.column("$partition") if "$partition" in read.metadata else None
+    arrivals = arrivals_of(table.table, read.rows, arrived_us, splits, _EVERY_US, zone)
+    counted = tried(counted_rows, origin.operator, arrivals, given.lateness_us)
+    if isinstance(counted, Refusal):
+        return 0
+    ((_, end_us),) = (bounds for bounds in origin.bounds_us if bounds is not None)
+    late = arrivals.place[counted.missing(end_us, table.table.delay_us)]
+    return len(np.intersect1d(late, origin.numbers - table.numbers.start))
 
 
 def _window(keys: Mapping[str, object], bounds: tuple[int, int] | None) -> str:
@@ -144,7 +191,7 @@ def _stored(read: _Read, places: pa.Array) -> list[str]:
     """Return a line for each file or partition with rows."""
     if not read.places:
         return []
-    found = read.rows.select(list(read.places)).take(places)
+    found = read.rows.select(read.places).take(places)
     group, *others = read.places
     by_group = found.group_by(group, use_threads=False)
     bounds = [(other, function) for other in others for function in ("min", "max")]
