@@ -46,7 +46,7 @@ from planner.sql.build import (
     named_query,
     relation,
 )
-from planner.sql.nodes import CHANGELOG, WindowFunctionCall, name_of_columns, span_of
+from planner.sql.nodes import WindowFunctionCall, name_of_columns, span_of
 from planner.sql.parts import has_other_parts, lone_source, select_from_same
 from planner.streams.refusals import BATCH, StreamRefusal
 from planner.streams.tables import streams_of
@@ -166,7 +166,7 @@ def refuse_groupings(select: exp.Select, sql: str) -> None:
     group = select.args.get("group")
     if group is not None and has_groupings(group):
         raise StreamRefusal(
-            f"GROUPING SETS over rows selected from windows of {CHANGELOG} are not supported on "
+            "GROUPING SETS over rows selected from windows over changes are not supported on "
             "streams",
             f"group the rows of the window function itself; {BATCH}",
             span_of(group),

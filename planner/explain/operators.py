@@ -37,6 +37,7 @@ from planner.nodes.logical import (
     Node,
     Project,
     RangeRows,
+    ResultChanges,
     SqlQuery,
     TableScan,
     VersionJoin,
@@ -236,6 +237,8 @@ def _same_operator(node: Node, prefix: str) -> Operator:
             )
         case VersionJoin():
             return operator(f"{prefix}VersionJoin", on=list(node.texts), select=_names(node.schema))
+        case ResultChanges():
+            return operator(f"{prefix}Changes", select=_names(node.schema))
         case NetRows():
             return operator(f"{prefix}NetRows", select=_names(node.schema), copies=COPIES)
         case WindowRows():

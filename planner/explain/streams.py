@@ -13,6 +13,7 @@ from runtime.plan.local import StreamLocalStep
 from runtime.plan.nodes import PlanNode
 from runtime.plan.rows import JoinedRows, RankedRows
 from runtime.plan.streams import (
+    Emission,
     SliceStoreKind,
     StreamFillStep,
     StreamRankStep,
@@ -176,7 +177,7 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
     else:
         late, followed = _late(local.window, local.mode.late_rows), "the watermark"
     yield _key_groups(local, key_groups)
-    is_updated = firing.is_early or firing.is_late
+    is_updated = step.emission is not Emission.ONCE
     results = ", and its emitted results" if is_updated else ""
     yield f"  state: {local.window.state_text(results)}: {_state_columns(local)}"
     yield from _counted(local)
@@ -188,10 +189,8 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
         rank = f"rows with {local.mode.first.function} above {local.mode.first.last} in their slice"
         yield f"  dropped while reading: {rank}"
     if not local.window.closes:
-        yield (
-            "  groups that change are emitted after each micro-batch, or when early firing is "
-            f"due; {late}"
-        )
+        due = ", or when early firing is due" if step.emission is Emission.AGAIN else ""
+        yield f"  groups that change are emitted after each micro-batch{due}; {late}"
         return
     yield f"  a window is emitted when {followed} reaches its end; {late}"
     if is_updated and not local.window.has_slices:

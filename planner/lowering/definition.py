@@ -6,14 +6,18 @@ forms.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from planner.catalog import Catalog
 from planner.lowering.given_tables import NO_MOMENT_CALLS, GivenTablesLowering, MomentCalls
 from planner.lowering.relation import Relation, refusals_in_process
 from planner.nodes.logical import (
+    CHANGE,
     Aggregate,
     AggregateCall,
     GapFill,
     Node,
+    ResultChanges,
     VersionJoin,
     WindowTableFunction,
 )
@@ -39,7 +43,7 @@ from runtime.plan.rows import (
     WindowedRows,
 )
 from runtime.refusal import refuse
-from runtime.spec.expressions import Expression
+from runtime.spec.expressions import Constant, Expression
 from runtime.spec.filling import FillLinear
 from runtime.spec.table import Column
 
@@ -97,6 +101,13 @@ class _DefinitionLowering(GivenTablesLowering):
         if any(isinstance(filler, FillLinear) for _, filler in node.filling.fillers):
             refuse("LINEAR has no definition row by row")
         return super().filled_here(node)
+
+    def changes_here(self, node: ResultChanges) -> Relation:
+        """Return the results, each inserted once."""
+        below = self.node(node.input)
+        columns = {**below.scan.columns, CHANGE: Constant(1, "bigint")}
+        scan = replace(below.scan, schema=node.schema, columns=columns)
+        return replace(below, scan=scan)
 
     def window_rows_here(self, node: WindowTableFunction) -> Relation:
         """Return rows copied into their windows."""

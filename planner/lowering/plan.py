@@ -49,6 +49,7 @@ from planner.nodes.logical import (
     Node,
     Project,
     RangeRows,
+    ResultChanges,
     Sink,
     SqlQuery,
     TableScan,
@@ -179,6 +180,8 @@ class Lowering(WindowsLowering):
                     lambda: select_from(self.query(node.input), *_items(node.items)),
                     lambda: self._projection_here(node),
                 )
+            case ResultChanges():
+                return Block(lambda: self._no_step(node), lambda: self.changes_here(node))
             case Expand():
                 return Block(
                     lambda: expand_query(node, exp.Subquery(this=self.query(node.input))),
@@ -255,6 +258,10 @@ class Lowering(WindowsLowering):
         inputs = tuple((name, step) for name, step in self.steps.items() if name in names)
         gather_ctes(query)
         return SqlStep(to_sql(for_spark(query)), inputs)
+
+    def changes_here(self, node: ResultChanges) -> Relation:
+        """Return the changes of results of a stream, for the simulator."""
+        self._only_spark(node)
 
     def _no_step(self, node: Node) -> NoReturn:
         raise AssertionError(f"no step for {type(node).__name__}")

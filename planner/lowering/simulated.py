@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.arrow.scan_rows import (
-    PROCESSING_TIME,
-    Made,
-)
+from planner.arrow.expressions import to_arrow_expression
+from planner.arrow.scan_rows import PROCESSING_TIME, Made
 from planner.catalog import Catalog
 from planner.lowering.given_tables import NO_MOMENT_CALLS, GivenTablesLowering, MomentCalls
 from planner.lowering.relation import Relation, refusals_in_process
+from planner.lowering.stream.select import change_of_kind
 from planner.lowering.stream.steps import StreamSteps
-from planner.nodes.logical import (
-    Node,
-)
+from planner.nodes.logical import CHANGE, Node, ResultChanges
+from planner.sql.build import column
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.rows import (
     GivenRows,
@@ -31,7 +29,10 @@ from runtime.plan.simulated import (
     SimulatedQuery,
     SimulatedWholeWindows,
 )
+from runtime.plan.streams import Emission
 from runtime.spec.expressions import ColumnRef
+from runtime.spec.stream import ROW_KIND
+from runtime.spec.table import Column
 
 
 def lower_simulated(
@@ -100,9 +101,21 @@ class _SimulatedLowering(GivenTablesLowering):
         else:
             return rows  # it reads no stream
         self.parts[part.name] = part
-        if not self.moments.reads_clock_of_results:
-            return replace(rows, below=GivenRows(part.name, of=part.rows))
-        clock: Made = ColumnRef(PROCESSING_TIME, "timestamp")
-        of_table = {**rows.scan.of_table, PROCESSING_TIME: clock}
-        given = GivenRows(part.name, of=part.rows, clock=PROCESSING_TIME)
-        return Relation(given, replace(rows.scan, of_table=of_table))
+        more: tuple[Column, ...] = ()
+        if isinstance(part, SimulatedOperator) and part.step.emission is not Emission.ONCE:
+            more = (Column(ROW_KIND, "string"),)
+        clock = PROCESSING_TIME if self.moments.reads_clock_of_results else ""
+        if clock:
+            more = (*more, Column(clock, "timestamp"))
+        hidden: dict[str, Made] = {c.name: ColumnRef(c.name, c.type) for c in more}
+        given = GivenRows(part.name, of=part.rows, clock=clock)
+        return Relation(given, replace(rows.scan, of_table={**rows.scan.of_table, **hidden}))
+
+    def changes_here(self, node: ResultChanges) -> Relation:
+        """Return the changes of results, from their kinds."""
+        below = self.node(node.input)
+        scan, kinds = below.scan, (Column(ROW_KIND, "string"),)
+        of_kind = to_arrow_expression(change_of_kind(column(ROW_KIND)), kinds, self.zone)
+        change = scan.over_files(of_kind)
+        columns = {**scan.columns, CHANGE: change}
+        return replace(below, scan=replace(scan, schema=node.schema, columns=columns))

@@ -420,6 +420,14 @@ class ChangelogTable(UnaryNode):
 
 
 @dataclass(frozen=True)
+class ResultChanges(UnaryNode):
+    """The changes of results of a stream that change, with their `CHANGE` as last column.
+
+    The input is groups or ranks without a window. Only window functions and groups read them.
+    """
+
+
+@dataclass(frozen=True)
 class NetRows(WindowRows):
     """The rows that remain after all changes of a table, or of one of its windows.
 

@@ -6,7 +6,7 @@ renames, filters, aggregations by them, and joins that keep every row of their s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from sqlglot import exp
@@ -90,14 +90,23 @@ def window_properties(node: Node) -> AttachedWindow | None:
 
 
 def groups_all_time(plan: Node) -> bool:
-    """Return whether a physical plan groups or ranks all rows of a stream, with changes."""
-    return any(not node.window.closes for node in plan.find_all(GlobalWindowAggregate))
+    """Return whether the results of a physical plan change: groups or ranks without a window."""
+    return any(not node.window.closes for node in _last_aggregates(plan))
 
 
 def only_inserts(plan: Node) -> bool:
     """Return whether groups without a window never change: SELECT DISTINCT of rows that stay."""
-    groups = [node for node in plan.find_all(GlobalWindowAggregate) if not node.window.closes]
+    groups = [node for node in _last_aggregates(plan) if not node.window.closes]
     return bool(groups) and not any(node.plans for node in groups)
+
+
+def _last_aggregates(plan: Node) -> Iterator[GlobalWindowAggregate]:
+    """Yield the aggregates of a physical plan whose results no other one aggregates."""
+    if isinstance(plan, GlobalWindowAggregate):
+        yield plan
+        return
+    for node in plan.inputs:
+        yield from _last_aggregates(node)
 
 
 def notes_on_windows(node: Node) -> tuple[str, ...]:

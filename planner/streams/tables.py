@@ -99,7 +99,21 @@ def read_exclusive_tables_once(plan: Node, catalog: Catalog) -> Node:
             look(child)
 
     look(plan)
-    return with_rows_by_spark(plan) if scanned & by_spark else plan
+    is_read_twice = bool(scanned & by_spark)
+    return with_rows_by_spark(plan) if is_read_twice or _follows_all_time(plan) else plan
+
+
+def _follows_all_time(plan: Node) -> bool:
+    """Return whether windows follow groups or ranks without one, whose rows carry the watermark.
+
+    Tasks that read rows without a window have none.
+    """
+    return any(
+        not below.window.closes
+        for node in plan.find_all(GlobalWindowAggregate)
+        if node.window.closes
+        for below in node.find_all(GlobalWindowAggregate)
+    )
 
 
 def arrives_at_once(node: Node, catalog: Catalog) -> bool:

@@ -20,12 +20,13 @@ from planner.nodes.logical import (
     Node,
     Project,
     RangeRows,
+    ResultChanges,
     SqlQuery,
     TableScan,
     WindowRows,
     WindowTableFunction,
 )
-from planner.nodes.physical import GlobalWindowAggregate
+from planner.nodes.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.nodes.windows import window_properties
 from planner.sql.build import bare_column, is_timestamp, item_name, select_all_from
 from planner.sql.flink_functions import is_current_time
@@ -102,7 +103,7 @@ def check_time(
             )
     for ranges in node.find_all(RangeRows):
         check_time(ranges.data, ranges.time_column, catalog, ranges.time_place)
-    has_operator = any(node.find_all(GlobalWindowAggregate))
+    has_operator = any(below.window.closes for below in node.find_all(GlobalWindowAggregate))
     for table, stream in stream_tables(node, catalog):
         if stream.watermark is None and not has_operator:
             column = _time_column(table, time_column, catalog)
@@ -168,15 +169,22 @@ def _columns(table: exp.Table, catalog: Catalog) -> Schema:
 def _origins_in_node(node: Node, column: str, catalog: Catalog) -> Iterator[_Origin]:
     """Yield the origins of a node's column."""
     match node:
-        case GlobalWindowAggregate():
+        case GlobalWindowAggregate() if node.window.closes:
             yield node, column
+        case LocalWindowAggregate():
+            for key in node.keys:
+                name = bare_column(key.expr) if key.name.lower() == column.lower() else None
+                if name is not None:
+                    yield from _origins_in_node(node.input, name, catalog)
+        case GlobalWindowAggregate() | Exchange():
+            yield from _origins_in_node(node.input, column, catalog)
         case WindowTableFunction() | RangeRows() if node.columns.role_of(column) is not None:
             yield node, column
         case TableScan():
             yield from _origins_in_text(node.query, column, {}, {}, catalog)
         case RangeRows():
             yield from _origins_in_node(node.data, column, catalog)
-        case Filter() | Expand() | WindowRows():
+        case Filter() | Expand() | WindowRows() | ResultChanges():
             yield from _origins_in_node(node.input, column, catalog)
         case Project():
             for item in node.items:

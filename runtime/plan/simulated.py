@@ -13,6 +13,7 @@ from runtime.plan.exchange import MergedWindows
 from runtime.plan.nodes import PlanNode
 from runtime.plan.rows import FilledRows, JoinedRows, RankedRows
 from runtime.plan.streams import (
+    Emission,
     StreamFillStep,
     StreamRankStep,
     StreamWindowStep,
@@ -149,6 +150,13 @@ class SimulatedQuery:
     def fills_gaps(self) -> bool:
         """Whether it has FILL or GAP_FILL."""
         return any(operator.filled is not None for operator in self.operators)
+
+    @property
+    def closes_over_changes(self) -> bool:
+        """Whether windows close over results that change, so that later changes are late."""
+        steps = [operator.step for operator in self.operators]
+        is_changing = any(step.emission is Emission.AT_ONCE for step in steps)
+        return is_changing and any(step.input.window.closes for step in steps)
 
     @property
     def forgets_keys(self) -> bool:

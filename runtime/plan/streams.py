@@ -25,6 +25,14 @@ class SliceStoreKind(Enum):
     RUNNING_TOTALS = "running totals"  # CUMULATE: a window merges a total and the steps after it
 
 
+class Emission(Enum):
+    """How often a window operator emits a result."""
+
+    ONCE = "once"
+    AGAIN = "again"  # with changes, when the settings of early firing and lateness say
+    AT_ONCE = "at once"  # with the changes of each micro-batch, for another operator
+
+
 @dataclass(frozen=True)
 class StreamWindowStep(PlanNode):
     """The window operator: merges partials into state, emits windows as the watermark passes them.
@@ -38,6 +46,7 @@ class StreamWindowStep(PlanNode):
         number: Number of the operator in its query, from 0 in data flow order.
         label: Name for EXPLAIN ANALYZE; empty if it does not count this step.
         store: How its slices are stored. SESSION has none.
+        emission: How often it emits a result. More than once, its rows have ROW_KIND.
     """
 
     input: StreamLocalStep
@@ -45,6 +54,7 @@ class StreamWindowStep(PlanNode):
     number: int
     label: str = ""
     store: SliceStoreKind = SliceStoreKind.PLAIN
+    emission: Emission = Emission.ONCE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from runtime.engines.local.rows import computed_batches, schema_of
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.plan.nodes import PlanNode
 from runtime.plan.simulated import SimulatedOperator, SimulatedPart, SimulatedQuery
-from runtime.plan.streams import StreamRankStep, StreamVersionStep
+from runtime.plan.streams import Emission, StreamRankStep, StreamVersionStep
 from runtime.refusal import Refusal
 from runtime.simulator.arrivals import Shape, cut_at_every_row, random_history
 from runtime.simulator.compare import (
@@ -32,6 +32,7 @@ from runtime.simulator.compare import (
 from runtime.simulator.histories import Batch, StreamHistory
 from runtime.simulator.run import ChangedQuery, HistoryOutcome, run_history
 from runtime.simulator.tables import Moment, TableRows, moments_of, with_clock
+from runtime.streaming.operators.row_changes import inserts
 from runtime.streaming.options import StreamOptions
 
 NO_DEFINITION = Refusal("it has none")
@@ -113,6 +114,10 @@ class SimulatedStream:
         clock_us = max((moment.clock_us for moment in moments.values()), default=0)
         for part in self.query.parts:
             batches = self._batches(part, given, passed_us)
+            if isinstance(part, SimulatedOperator) and part.step.emission is Emission.AT_ONCE:
+                batches = (
+                    inserted for b in batches for inserted in inserts(pa.Table.from_batches([b]))
+                )
             if self.query.result_clock:
                 batches = (with_clock(b, self.query.result_clock, clock_us) for b in batches)
             given[part.name] = list(batches)
@@ -153,10 +158,11 @@ class SimulatedStream:
             expected: Rows of the batch query, if it does not depend on micro-batches.
             outcome: Result of the history.
         """
-        if not self.query.depends_on_batches and not self.query.fills_gaps:
+        of = self.query
+        if not (of.depends_on_batches or of.fills_gaps or of.closes_over_changes):
             return expected
         batches = outcome.planned
-        if self.shape.late or self.query.result_clock:
+        if self.shape.late or of.result_clock or of.closes_over_changes:
             # batch has the late rows, too, and its results have another processing time
             calm = tuple(replace(batch, crash=None) for batch in batches)
             return final_rows_of(self.run(StreamHistory(calm)))

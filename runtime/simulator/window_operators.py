@@ -124,6 +124,7 @@ class RunningOperator:
             options.bucket_bytes,
             options.names_of(operator.step.number).columns,
         )
+        self._reads_clock = options.fires_after_delay
         self._own_names = {other: name for name, other in self._task.names}
         # the last micro-batch, and up to which windows it has closed
         self._closed: tuple[int, int | None] = (-1, None)
@@ -155,14 +156,16 @@ class RunningOperator:
         for task in tasks:
             self._send(task, closed_us, by_group)
         if not self._operator.step.input.mode.is_cascade:
+            self._send_control(_control_rows(batch), by_group)
+        elif self._reads_clock:
             # a cascade gets the end of the input from the part below
-            self._send_control(batch, by_group)
+            self._send_control(_mark_rows([(ALL_SOURCES, None)], batch.clock_us), by_group)
         return by_group
 
-    def _send_control(self, batch: Batch, by_group: dict[int, list[Message]]) -> None:
-        """Run the task of the control rows, which has no other rows."""
+    def _send_control(self, rows: pa.RecordBatch, by_group: dict[int, list[Message]]) -> None:
+        """Run the task of control rows, which has no other rows."""
         progress = TaskProgress(len(self._sources), self._plan.numbers, self._plan.heads)
-        progress.observe(_control_rows(batch))
+        progress.observe(rows)
         _add_messages(progress.control(wakes=True), by_group)
 
     def _send(self, task: TaskFlow, closed_us: int, by_group: dict[int, list[Message]]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from runtime.local.streaming.stage import ROW_COUNT, LocalPlan
 from runtime.plan.local import Streaming
 from runtime.plan.streams import (
+    Emission,
     StreamFillStep,
     StreamRankStep,
     StreamRowsStep,
@@ -49,14 +50,7 @@ def operator_spec(
     by = tuple(map(names.of, plan.hashed_columns))
     common = common_spec(local.mode, options, step.number, by)
     is_processing_time = any(source.time_type == "proctime" for source in local.mode.sources)
-    updates = None
-    if options.emits_updates:
-        updates = UpdateRules(
-            options.allowed_lateness_us,
-            options.early_fire,
-            options.late_fire,
-            is_whole=local.mode.whole_by is not None,
-        )
+    updates = _update_rules(step, options)
     columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
     if not aggregation.window.has_slices:
         return SessionSpec(aggregation, columns, common, is_processing_time, updates)
@@ -76,6 +70,19 @@ def operator_spec(
         is_processing_time,
         names.generation,
         local.mode.emits_untimed,
+    )
+
+
+def _update_rules(step: StreamWindowStep, options: StreamOptions) -> UpdateRules | None:
+    """Return when an operator emits windows again. None if it emits each window once."""
+    if step.emission is Emission.ONCE:
+        return None
+    rules = options.for_changes() if step.emission is Emission.AT_ONCE else options
+    return UpdateRules(
+        rules.allowed_lateness_us,
+        rules.early_fire,
+        rules.late_fire,
+        is_whole=step.input.mode.whole_by is not None,
     )
 
 

@@ -77,6 +77,10 @@ class StreamOptions:
         early = self.early_fire or FireRule(delay_us=0)
         return replace(self, early_fire=early, late_fire=None, allowed_lateness_us=0)
 
+    def for_changes(self) -> StreamOptions:
+        """Return the options of groups without a window whose changes another operator reads."""
+        return replace(self.for_all_time(), early_fire=FireRule(delay_us=0))
+
     @property
     def fires_after_delay(self) -> bool:
         """Whether windows are emitted in intervals of processing time."""

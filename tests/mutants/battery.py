@@ -30,6 +30,7 @@ from tests.runtime.simulator.queries import (
 )
 from tests.runtime.simulator.test_changelog import AGGREGATES as CALLS
 from tests.runtime.simulator.test_changelog import by_definition, changes, grouped
+from tests.runtime.simulator.test_changing_results import GROUPS
 
 SECOND = 1_000_000
 SPECS: dict[str, Window] = {
@@ -172,10 +173,17 @@ def _sections() -> dict[str, Callable[[], Iterator[str]]]:
         sections[title] = partial(_of_window, title, name, rows, is_small=True)
     for title, sql in {"cascade": CASCADE, **ON_WHOLE_WINDOWS}.items():
         sections[title] = partial(_of_query, title, sql, rows)
+    sections["results that change"] = _of_results_that_change
     for kind, settings in (("", ()), ("early ", EARLY)):
         title = f"{kind}changes"
         sections[title] = partial(_of_changes, title, settings)
     return sections
+
+
+def _of_results_that_change() -> Iterator[str]:
+    """Groups over last rows: in the sink, and in state, as in batch."""
+    of = stream(GROUPS["last rows"], rows_of(3))
+    yield from _of_stream("results that change", of, of.batch_rows(of.order))
 
 
 def _of_changes(title: str, settings: Settings) -> Iterator[str]:

@@ -361,6 +361,13 @@ FAULTS = [
         "changes",
     ),
     Fault(
+        "a result that is gone still counts",
+        "planner.lowering.stream.select",
+        'literal("+I"), literal("+U")]',
+        'literal("+I"), literal("+U"), literal("-U")]',
+        "results that change",
+    ),
+    Fault(
         "a group without rows has a result",
         "planner.rules.changes.subtract_changes",
         "Project(node.schema, Filter(schema, groups, remaining.conjuncts), items)",

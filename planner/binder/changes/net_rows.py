@@ -18,9 +18,12 @@ from planner.nodes.logical import (
     NetRows,
     Node,
     Project,
+    ResultChanges,
     SqlQuery,
+    WindowRank,
     plain_items,
 )
+from planner.nodes.windows import window_properties
 from planner.sql.build import (
     column,
     function_call,
@@ -67,7 +70,8 @@ def net_rows(changes: Node, place: TextSpan | None) -> NetRows:
 def signed_rows(node: Node) -> Node | None:
     """Return the changes of a node's rows, with `CHANGE` as last column.
 
-    Expressions and conditions on single rows apply to each change.
+    Expressions and conditions on single rows apply to each change. Groups and ranks without a
+    window change with the rows of their stream.
 
     Returns:
         None if the node does not read changes, or does more than that with them.
@@ -75,6 +79,13 @@ def signed_rows(node: Node) -> Node | None:
     match node:
         case ChangelogTable():
             return node.input
+        case WindowRank() if not node.attached.spec.closes:
+            return ResultChanges((*node.schema, _CHANGE), node)
+        case Aggregate():
+            windows = window_properties(node.input)
+            if windows is None or windows.spec.closes:
+                return None
+            return ResultChanges((*node.schema, _CHANGE), node)
         case Filter() | Project():
             below = signed_rows(node.input)
             if below is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.aggregates.intervals import is_day_interval
 from planner.binder.changes.net_rows import net_rows, signed_rows
 from planner.binder.window_function import window_node
-from planner.nodes.logical import CHANGE, NetRows, Node
+from planner.nodes.logical import CHANGE, NetRows, Node, ResultChanges
 from planner.sql.build import is_flat_type
 from planner.sql.nodes import CHANGELOG, WindowFunctionCall, span_of
 from planner.streams.refusals import BATCH, StreamRefusal
@@ -35,6 +35,7 @@ def in_windows_of_changes(
     signed = signed_rows(source)
     if signed is None:
         return None
+    table = "results that change" if any(signed.find_all(ResultChanges)) else CHANGELOG
     reason = None
     if not window.has_slices:
         reason = "a deleted row may split a session"
@@ -42,7 +43,7 @@ def in_windows_of_changes(
         reason = "EMITONLYONUPDATE emits windows by rows that may be deleted"
     if reason is not None:
         raise StreamRefusal(
-            f"{function.kind} over {CHANGELOG} is not supported on streams: {reason}",
+            f"{function.kind} over {table} is not supported on streams: {reason}",
             f"use TUMBLE, HOP or CUMULATE; {BATCH}",
             span_of(function.this),
         ).place_in(sql)
@@ -53,7 +54,7 @@ def in_windows_of_changes(
         if not (is_flat_type(col.type) or is_day_interval(col.type)):
             raise StreamRefusal(
                 f"column `{col.name}` of type {shown_type(col.type)} is not supported in windows "
-                f"over {CHANGELOG} on streams",
+                f"over {table} on streams",
                 f"leave it out: TABLE (SELECT * EXCEPT ({col.name}) FROM ...); {BATCH}",
                 span_of(function.args["data"]),
                 subjects=(col.name,),

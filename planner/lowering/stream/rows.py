@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from sqlglot import exp
@@ -19,6 +20,7 @@ from planner.lowering.plan import Lowering
 from planner.lowering.spark_sql import expand_query, ranges_query, repeat_rows, select_from
 from planner.lowering.stream.select import (
     EPOCH,
+    change_of_kind,
     guarded_items,
     is_complex,
     null_watermark,
@@ -28,6 +30,7 @@ from planner.lowering.stream.select import (
 )
 from planner.nodes.joins import WindowJoin
 from planner.nodes.logical import (
+    CHANGE,
     Aggregate,
     Expand,
     Filter,
@@ -35,6 +38,7 @@ from planner.nodes.logical import (
     Node,
     Project,
     RangeRows,
+    ResultChanges,
     SqlQuery,
     TableScan,
     WindowDeduplicate,
@@ -60,7 +64,7 @@ from planner.streams.late_rows import DROP, LateSource
 from planner.streams.refusals import JOIN, StreamRefusal
 from planner.streams.tables import column_names_of, stream_named, stream_tables
 from planner.streams.time_columns import check_time, is_processing_time
-from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, SPLIT, WATERMARK, StreamSource
+from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, SPLIT, WATERMARK, StreamSource
 from runtime.spec.table import Watermark
 
 _CONTROL = (KEEP, SOURCE, WATERMARK)
@@ -78,6 +82,10 @@ StreamPlace = tuple[exp.Table, StreamTable]
 
 class OperatorLowering(Lowering, ABC):
     """Lowering of nodes that are not rows of tables."""
+
+    @abstractmethod
+    def emitting_changes(self) -> AbstractContextManager[None]:
+        """Within the block, operators emit the changes of their results, with ROW_KIND."""
 
     @abstractmethod
     def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:
@@ -144,7 +152,7 @@ class OperatorRows:
 
         Args:
             node: Input of the operator.
-            time_column: Time column of the windows. None for processing time.
+            time_column: Time column of the windows. None for processing time, or without a time.
             followed: Further tables whose watermarks the operator waits for, without reading their
                 rows.
             place: Source position of the time column in the query.
@@ -225,6 +233,8 @@ class OperatorRows:
                     return None
                 bounds = self._operators.query(node.bounds)
                 return ranges_query(node, inner, bounds, (*_CONTROL, *self._more))
+            case ResultChanges():
+                return self._carry_changes(node)
             case Filter():
                 inner = self._carry(node.input)
                 condition = conjunction(node.conjuncts)
@@ -243,6 +253,19 @@ class OperatorRows:
                 names = tuple(c.name for c in node.schema)
                 return self._carry_text(node.query, dict(node.relations), {}, names)
         return None
+
+    def _carry_changes(self, node: ResultChanges) -> exp.Query | None:
+        """Return the changes of an operator's results, with CHANGE instead of ROW_KIND."""
+        more = self._more
+        self._more = (ROW_KIND, *more)
+        with self._operators.emitting_changes():
+            inner = self._carry(node.input)
+        self._more = more
+        if inner is None:
+            return None
+        change = alias(only_if_kept(change_of_kind(column(ROW_KIND))), CHANGE)
+        items = [column(c.name) for c in node.schema if c.name != CHANGE]
+        return select_carried([*items, change], inner, more=more)
 
     def _scan(self, query: exp.Query, stream: StreamTable) -> exp.Query:
         """Return the rows of a table with its watermark."""

@@ -44,6 +44,13 @@ def null_watermark() -> exp.Expr:
     return cast_as(exp.Null(), "bigint")
 
 
+def change_of_kind(kind: exp.Expr) -> exp.Expr:
+    """Return the CHANGE of a row with a kind: 1 if it is inserted, -1 if it is deleted."""
+    is_inserted = exp.In(this=kind, expressions=[literal("+I"), literal("+U")])
+    one, minus_one = (cast_as(literal(number), "bigint") for number in (1, -1))
+    return case_when(is_inserted, one, minus_one)
+
+
 def select_carried(
     items: list[exp.Expr],
     inner: exp.Query,

@@ -8,6 +8,7 @@ the rest as in batch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -59,6 +60,7 @@ from planner.streams.tables import stream_named, stream_tables, streams_of
 from runtime.plan.local import LocalStep, SplitScan, SqlRows, Streaming, StreamLocalStep
 from runtime.plan.nodes import MeasuredStep, PlanNode, SqlStep
 from runtime.plan.streams import (
+    Emission,
     StreamFillStep,
     StreamRankStep,
     StreamRowsStep,
@@ -283,6 +285,17 @@ class _StreamLowering(WholeWindowsLowering):
                 NO_UPDATES,
                 local.place,
             )
+        if not local.window.closes and not self._emits_updates:
+            raise StreamRefusal(
+                "results of groups or ranks without a window change, and here they cannot be "
+                "followed",
+                f"filter and project them before a window or GROUP BY; {BATCH}",
+                local.place,
+            )
+        emission = Emission.ONCE
+        if self._emits_updates:
+            is_read = self._reads_changes and not local.window.closes
+            emission = Emission.AT_ONCE if is_read else Emission.AGAIN
         step = self.local_step(local)
         number = self._n_operators
         self._n_operators += 1
@@ -290,7 +303,7 @@ class _StreamLowering(WholeWindowsLowering):
         store = choose_slice_store(
             aggregation.window, has_allowed_lateness=self.has_allowed_lateness
         )
-        common = (step, aggregation, number, self.label(node), store)
+        common = (step, aggregation, number, self.label(node), store, emission)
         windows = StreamWindowStep(*common)
         if isinstance(node, StreamGapFill):
             windows = StreamFillStep(*common, filling=node.filling)
@@ -309,23 +322,35 @@ class _StreamLowering(WholeWindowsLowering):
         select.set("expressions", [*kind, *select.expressions, *control])
         return select, StreamSource(f"{OPERATOR} {number}", "timestamp_ntz")
 
+    @contextmanager
+    def emitting_changes(self) -> Iterator[None]:
+        """Within the block, operators emit the changes of their results, with ROW_KIND."""
+        with self._below(emits_updates=True, needs_time=self._needs_time, reads_changes=True):
+            yield
+
+    @contextmanager
+    def _below(
+        self, *, emits_updates: bool, needs_time: bool, reads_changes: bool = False
+    ) -> Iterator[None]:
+        """Lower the rows of an operator within the block."""
+        before = (self._emits_updates, self._needs_time, self._reads_changes)
+        self._emits_updates, self._needs_time = emits_updates, needs_time
+        self._reads_changes = reads_changes
+        yield
+        self._emits_updates, self._needs_time, self._reads_changes = before
+
     def local_step(self, local: LocalWindowAggregate) -> StreamLocalStep:
         """Return the local stage of a window aggregate."""
         refuse_late_windows(local.input, "aggregated, ranked or joined")
         has_time = local.window.closes
-        rows = OperatorRows(self, self.catalog, self._late, has_time=has_time)
+        needs_time = has_time or self._needs_time
+        rows = OperatorRows(self, self.catalog, self._late, has_time=needs_time)
         place = local.time_place or local.place
-        query = rows.query_with_watermarks(local.input, local.time_column, self._followed, place)
-        if rows.has_operator and (not has_time or groups_all_time(local.input)):
-            what = "a window over groups or ranks without one"
-            if not has_time:
-                what = "GROUP BY or a rank without a window over results of windows or groups"
-            raise StreamRefusal(
-                f"{what} is not supported on streams",
-                f"insert them into a table, and read that; {BATCH}",
-                local.place,
+        with self._below(emits_updates=False, needs_time=needs_time):
+            query = rows.query_with_watermarks(
+                local.input, local.time_column if has_time else None, self._followed, place
             )
-        if self._emits_updates and rows.has_operator:
+        if self._emits_updates and rows.has_operator and has_time:
             raise StreamRefusal(
                 "a window over the results of another window does not support allowed "
                 "lateness or early firing",

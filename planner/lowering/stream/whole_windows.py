@@ -104,6 +104,9 @@ class WholeWindowsLowering(OperatorLowering):
         self._followed: tuple[StreamPlace, ...] = ()
         # keys within which the operator below emits changed windows whole; see `Streaming`
         self._whole_by: tuple[str, ...] | None = None
+        # Whether an operator above has windows of time, and reads the changes of rows
+        self._needs_time = False
+        self._reads_changes = False
         self.steps_on_windows: dict[int, WholeWindowsStep] = {}
 
     def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:

@@ -139,12 +139,12 @@ def _scan_stage(
 
 def needs_processing_time(step: StreamLocalStep, options: StreamOptions) -> bool:
     """Return whether an operator reads the clock: processing time, even without rows."""
+    fires = options.fires_after_delay
     if step.mode.is_cascade:
-        return False
+        return fires
     if options.has_clock:
         return True
     is_processing_time = any(source.time_type == "proctime" for source in step.mode.sources)
-    fires = options.fires_after_delay
     may_be_idle = options.idle_timeout_us is not None or bool(idle_advance(step.mode.sources))
     return is_processing_time or may_be_idle or fires
 

@@ -1,0 +1,127 @@
+"""Groups and windows over results of a stream that change: after each micro-batch as in batch."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import defaultdict
+
+import pytest
+
+from runtime.simulator.check import disagreement
+from runtime.simulator.compare import difference, rows_of
+from runtime.spec.stream import FINAL_US
+from runtime.streaming.operators import row_changes
+from runtime.streaming.watermarks import FIRE_LAG_US
+from tests.runtime.simulator.queries import START, stream
+from tests.runtime.simulator.test_all_time import difference_after_a_micro_batch, rows
+
+LAST = "SELECT k, v, d FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) = 1"
+_COUNTED = "SELECT k, COUNT(*) AS n, SUM(v) AS s FROM t GROUP BY k"
+GROUPS = {
+    "last rows": f"SELECT v % 2 AS g, COUNT(*) AS n, AVG(d) AS a, MAX(d) AS m, "
+    f"COUNT(DISTINCT k) AS c FROM ({LAST}) WHERE v > 0 GROUP BY v % 2",
+    "top 2": "SELECT rn, SUM(v) AS s FROM (SELECT k, v, ROW_NUMBER() OVER (PARTITION BY k "
+    "ORDER BY v DESC, d) AS rn FROM t WHERE v IS NOT NULL) WHERE rn <= 2 GROUP BY rn",
+    "a total": f"WITH l AS ({LAST}) SELECT COUNT(*) AS n, SUM(v) AS s FROM l",
+    "groups of groups": f"SELECT c, COUNT(*) AS m FROM (SELECT n, COUNT(*) AS c, MIN(s) AS lo "
+    f"FROM ({_COUNTED}) GROUP BY n) WHERE lo > 0 GROUP BY c",
+    "groups that no longer pass": f"SELECT MAX(n) AS hi, COUNT(*) AS c FROM ({_COUNTED} "
+    "HAVING COUNT(*) % 2 = 1)",
+    "distinct": f"SELECT DISTINCT v FROM ({LAST})",
+    "a count of distinct rows": "SELECT COUNT(*) AS n FROM (SELECT DISTINCT k, v FROM t)",
+    "rollup": f"SELECT v, k, COUNT(*) AS n FROM ({LAST}) GROUP BY ROLLUP (v, k)",
+}
+WINDOWS = {"TUMBLE": (5,), "HOP": (2, 6), "CUMULATE": (3, 12)}
+CHANGING = {
+    "last rows": "SELECT k, v, ts FROM t WHERE ts IS NOT NULL "
+    "QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) = 1",
+    "top 2": "SELECT k, v, ts FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY v, d) <= 2",
+    "groups": "SELECT k, COUNT(*) AS v, MAX(ts) AS ts FROM t GROUP BY k",
+}
+
+
+def ends_of(second: int, kind: str) -> list[int]:
+    """Return the ends of the windows with a time, in seconds."""
+    step, size = WINDOWS[kind][0], WINDOWS[kind][-1]
+    if kind == "CUMULATE":
+        start = second - second % size
+        return [start + end for end in range(step, size + 1, step) if second < start + end]
+    first = second - second % step + step
+    return [end for end in range(first, first + size, step) if second >= end - size]
+
+
+@pytest.mark.variants(2)
+@pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.parametrize("seed", range(3))
+def test_groups_over_results_that_change_are_those_of_batch_after_each_micro_batch(name, seed):
+    of = stream(GROUPS[name], rows(seed))
+    history = of.history(seed)
+    assert difference_after_a_micro_batch(of, history) is None
+    assert disagreement(of, history, of.batch_rows(of.order), seed) is None
+
+
+@pytest.mark.variants(1)
+@pytest.mark.parametrize("name", CHANGING)
+@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize("seed", range(2))
+def test_a_window_has_the_results_that_are_true_when_it_closes(kind, name, seed):
+    intervals = ", ".join(f"INTERVAL '{seconds}' SECONDS" for seconds in WINDOWS[kind])
+    sql = (
+        f"SELECT window_end, COUNT(*) AS n, SUM(v) AS s, MAX(v) AS hi FROM TABLE({kind}("
+        f"({CHANGING[name]}), DESCRIPTOR(ts), {intervals})) GROUP BY window_start, window_end"
+    )
+    of, below = (stream(query, rows(seed, 20)) for query in (sql, CHANGING[name]))
+    outcome = of.run(of.history(seed))
+    read: list[int] = []
+    passed = -FINAL_US
+    for planned, output in zip(outcome.planned, outcome.batches, strict=True):
+        read += [arrival.row for arrival in planned.rows]
+        mark = FINAL_US if planned.has_ended else output.watermark_us
+        windows = defaultdict(list)
+        for row in below.batch_rows(read) if read else []:
+            if row["ts"] is not None and mark is not None:
+                for end in ends_of((row["ts"] - START) // dt.timedelta(seconds=1), kind):
+                    time = START + dt.timedelta(seconds=end)
+                    end_us = (time - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)  # noqa: DTZ001
+                    if passed < end_us - FIRE_LAG_US <= mark:
+                        windows[time].append(row["v"])
+        expected = [
+            {
+                "window_end": end,
+                "n": len(values),
+                "s": sum(filter(None, values)) if any(v is not None for v in values) else None,
+                "hi": max((v for v in values if v is not None), default=None),
+            }
+            for end, values in windows.items()
+        ]
+        assert difference(expected, rows_of([output.rows])) is None
+        passed = passed if mark is None else mark
+    assert disagreement(of, of.history(seed), of.batch_rows(of.order), seed) is None
+
+
+def test_rows_and_ranks_of_windows_follow_results_that_change():
+    sql = (
+        "SELECT k, v, window_end FROM TABLE(TUMBLE("
+        f"({CHANGING['last rows']}), DESCRIPTOR(ts), INTERVAL '5' SECONDS)) "
+        "QUALIFY ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY v DESC, k) = 1"
+    )
+    given = [(1000, "a", 1, 0.0), (2000, "b", 3, 0.0), (3000, "b", 0, 0.0), (20_000, "a", 5, 0.0)]
+    of = stream(sql, given)
+    emitted = rows_of(output.rows for output in of.run(of.every_row).batches)
+    shown = [(row["k"], row["v"], (row["window_end"] - START).seconds) for row in emitted]
+    # the row of `a` moves to another window in the micro-batch that closes the first one
+    assert shown == [("b", 0, 5), ("a", 5, 25)]
+
+
+def _lost(old, new, identity):
+    changed, changes = row_changes.updates(old, new, identity)
+    kinds = [[kind != "-U" for kind in batch.column(0).to_pylist()] for batch in changes]
+    return changed, [b.filter(kept) for b, kept in zip(changes, kinds, strict=True)]
+
+
+def test_a_lost_row_before_an_update_is_found(monkeypatch):
+    from runtime.streaming.operators import ranks
+
+    monkeypatch.setattr(ranks, "updates", _lost)
+    of = stream(GROUPS["last rows"], rows(1))
+    assert difference_after_a_micro_batch(of, of.every_row) is not None
