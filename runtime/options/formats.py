@@ -24,6 +24,8 @@ MESSAGE_FORMATS = ("json", "csv", "raw", "avro", "avro-confluent")
 DEBEZIUM = "debezium-json"
 CHANGES_IN_FILES = (DEBEZIUM, "canal-json", "maxwell-json", "ogg-json")
 CHANGES = (*CHANGES_IN_FILES, "debezium-avro-confluent")
+# Option of lake tables that are read with their changes, and the column of the changes themselves
+SCAN_CHANGES, CHANGE_TYPE = "scan.changes", "_change_type"
 # Formats whose files name and type their columns
 SELF_DESCRIBING = ("parquet", "orc", "avro")
 
@@ -186,6 +188,16 @@ def change_format(spec: TableSpec) -> str | None:
         return None
     formats = (v.lower() for name, v in spec.options if name.lower() in ("format", "value.format"))
     return next((name for name in formats if name in CHANGES), None)
+
+
+def has_change_feed(spec: TableSpec) -> bool:
+    """Return whether the rows of a table are those that the changes of a lake table describe.
+
+    A table with the column CHANGE_TYPE has the changes themselves as rows.
+    """
+    options = {name.lower(): value.lower() for name, value in spec.options}
+    is_feed = any(column.name == CHANGE_TYPE for column in spec.columns)
+    return options.get(SCAN_CHANGES) == "true" and not is_feed
 
 
 def format_option_names(file_format: str) -> list[str]:

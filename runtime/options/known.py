@@ -85,6 +85,11 @@ DELTA: Options = {
         "interval between checks for new versions; makes the table unbounded", duration
     ),
     "skip-change-commits": switch("whether a stream skips versions that delete or update rows"),
+    "scan.changes": switch("whether a stream reads the changes of later versions, also deletions"),
+    "starting-version": Option("first version of a stream with 'scan.changes'", integer(0)),
+    "starting-timestamp": Option(
+        "timestamp; a stream with 'scan.changes' begins with the version that was current then"
+    ),
     "sink.parallelism": Option("number of writing tasks", integer(1)),
 }
 

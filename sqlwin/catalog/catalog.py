@@ -17,7 +17,7 @@ from planner.sql.build import relation, select_all_from
 from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError, SqlwinError, nearest
 from runtime.names import quote_name
-from runtime.options.formats import change_format
+from runtime.options.formats import change_format, has_change_feed
 from runtime.plan.rows import LocalRows
 from runtime.redaction import DEFAULT, Mask
 from runtime.refusal import Refusal, refuse
@@ -241,7 +241,10 @@ class SessionCatalog:
         if self._files.view(".".join(name)) is not None:
             return None  # do not open files before the hint's options are known
         entry = self.entry(name)
-        if isinstance(entry, TableSpec) and change_format(entry) is not None:
+        if isinstance(entry, TableSpec) and (
+            change_format(entry) is not None
+            or (has_change_feed(entry) and self._is_streamed(entry))
+        ):
             messages = self._changed.add_messages(messages_of(entry), self._view_of(name))
             return rows_of(entry, tuple(messages.spec.name.split(".")))
         if not isinstance(entry, View):

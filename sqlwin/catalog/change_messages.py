@@ -19,7 +19,12 @@ from planner.sql.render import quote_string
 from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError
 from runtime.names import quote_name
-from runtime.options.formats import DEBEZIUM, change_format
+from runtime.options.formats import (
+    CHANGE_TYPE,
+    DEBEZIUM,
+    change_format,
+    has_change_feed,
+)
 from runtime.spec.table import TableColumn, TableSpec, Watermark
 from sqlwin.parser.parser import parse_query
 
@@ -69,6 +74,12 @@ _SCHEMA_INCLUDE = f"{DEBEZIUM}.schema-include"
 _FILTERED = {f"canal-json.{name}.include": name for name in ("database", "table")}
 # Column of FROM_CHANGELOG's input, and the messages' columns
 _CODE, _BEFORE, _AFTER, _DATA, _OLD = "$op", "before", "after", "data", "old"
+# Changes of a lake table: their values in FROM_CHANGELOG's op_mapping
+_CHANGE_TYPE = TableColumn(CHANGE_TYPE, "string")
+_CHANGE_TYPES = (
+    "'insert', 'INSERT', 'update_preimage', 'UPDATE_BEFORE', "
+    "'update_postimage', 'UPDATE_AFTER', 'delete', 'DELETE'"
+)
 # A row of a list, and its position
 _ROW, _PLACE = "$row", "$place"
 _ENVELOPE = "payload"
@@ -112,6 +123,8 @@ def messages_of(spec: TableSpec) -> TableSpec:
     Raises:
         CatalogError: The table declares no columns, or metadata columns.
     """
+    if has_change_feed(spec):
+        return replace(spec, columns=(*spec.columns, _CHANGE_TYPE), primary_key=())
     changes = change_format(spec)
     assert changes is not None, "the messages are changes"
     if not spec.physical_columns:
@@ -163,6 +176,14 @@ def rows_of(spec: TableSpec, messages: tuple[str, ...]) -> exp.Query:
         spec: Table of changes.
         messages: Name of the table with its messages.
     """
+    if has_change_feed(spec):
+        items = ", ".join(quote_name(c.name) for c in (*spec.columns, _CHANGE_TYPE))
+        query = parse_query(
+            f"SELECT * FROM FROM_CHANGELOG(input => (SELECT {items} FROM {quote_name(*messages)}), "
+            f"op => DESCRIPTOR({quote_name(CHANGE_TYPE)}), op_mapping => MAP[{_CHANGE_TYPES}])"
+        )
+        assert isinstance(query, exp.Query)
+        return query
     names = [c.name for c in spec.physical_columns]
     quoted = [quote_name(name) for name in (*names, _CODE)]
     conditions = [f"{quote_name(_CODE)} IS NOT NULL"]

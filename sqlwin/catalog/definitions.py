@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import TokenType
 from runtime.connectors.registry import open_table, open_writable
 from runtime.errors import AnalysisError, CatalogError, Position, SqlwinError
 from runtime.names import quote_name
-from runtime.options.formats import SELF_DESCRIBING, change_format, format_of
+from runtime.options.formats import SELF_DESCRIBING, change_format, format_of, has_change_feed
 from runtime.spec.table import LATE_FOR, MISSED, TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.change_messages import check_table
@@ -78,7 +78,8 @@ class Definitions:
             self._catalog.start_spark()
         notes: tuple[str, ...] = ()
         is_bare = statement.like is None and has_no_physical_columns(spec.columns)
-        if rows is None and is_bare and (spec.columns or spec.watermark or spec.primary_key):
+        needs = spec.columns or spec.watermark or spec.primary_key or has_change_feed(spec)
+        if rows is None and is_bare and needs:
             spec, notes = self._add_file_columns(spec)
         elif (
             rows is None and is_of_files(spec) and not (spec.columns and format_of(spec.option_map))

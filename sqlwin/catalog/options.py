@@ -13,6 +13,7 @@ from planner.sql.nodes import LEFT_OUT_HINTS, TABLE_OPTIONS, path_of_files
 from planner.sql.render import quote_string
 from runtime.connectors.registry import open_table
 from runtime.errors import AnalysisError, CatalogError, nearest
+from runtime.options.formats import SCAN_CHANGES
 from runtime.redaction import Mask
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.change_messages import check_table
@@ -39,12 +40,13 @@ def with_options(spec: TableSpec, options: Sequence[tuple[str, str]]) -> TableSp
         CatalogError: An option does not exist, or a value is invalid.
     """
     overridden = {key.lower() for key, _ in options}
-    if "connector" in overridden:
-        raise CatalogError(
-            f"table `{spec.name}`: a query cannot change 'connector'",
-            subjects=("'connector'", spec.name),
-            hint="create another table with CREATE TABLE ... WITH ('connector' = ...) LIKE ...",
-        )
+    for fixed in ("connector", SCAN_CHANGES):
+        if fixed in overridden:
+            raise CatalogError(
+                f"table `{spec.name}`: a query cannot change '{fixed}'",
+                subjects=(f"'{fixed}'", spec.name),
+                hint=f"create another table with CREATE TABLE ... WITH ('{fixed}' = ...) LIKE ...",
+            )
     unchanged = tuple(option for option in spec.options if option[0].lower() not in overridden)
     changed = replace(spec, options=(*unchanged, *options))
     check_table(changed)

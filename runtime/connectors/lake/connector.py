@@ -38,6 +38,7 @@ from runtime.options.checks import (
     option_values,
     wrong_value,
 )
+from runtime.options.formats import SCAN_CHANGES
 from runtime.options.known import DELTA, ICEBERG
 from runtime.refusal import refuse
 from runtime.scan.lake import scan_source_of
@@ -48,6 +49,15 @@ from runtime.spec.sink import FunctionSink, SinkMode, StreamWriter
 from runtime.spec.table import LOOKUP_CACHE, Column, TableSpec
 
 _MONITOR = "source.monitor-interval"
+# Options about changes
+_OF_CHANGES = (SCAN_CHANGES, "starting-version", "starting-timestamp")
+# Options that exclude each other
+_EXCLUSIVE = (
+    ("version", "timestamp", _MONITOR),
+    ("version", "timestamp", SCAN_CHANGES),
+    ("skip-change-commits", SCAN_CHANGES),
+    _OF_CHANGES[1:],
+)
 _NO_SOURCE = "DATA_SOURCE_NOT_FOUND"
 _PACKAGES = {
     "delta": "io.delta:delta-spark_2.13",
@@ -95,15 +105,21 @@ def unreadable(spec: TableSpec, why: UnreadableError) -> ExecutionError:
 
 
 def _check_time_travel(spec: TableSpec) -> None:
-    """Refuse conflicting options for the version to read."""
+    """Refuse conflicting options for the versions to read."""
     values = option_values(spec)
-    conflicting = [name for name in ("version", "timestamp", _MONITOR) if name in values]
-    if len(conflicting) > 1:
-        raise bad_option(
-            spec,
-            f"options '{conflicting[0]}' and '{conflicting[1]}' exclude each other",
-            f"remove '{conflicting[1]}'",
-        )
+    for group in _EXCLUSIVE:
+        conflicting = [name for name in group if name in values]
+        if len(conflicting) > 1:
+            raise bad_option(
+                spec,
+                f"options '{conflicting[0]}' and '{conflicting[1]}' exclude each other",
+                f"remove '{conflicting[1]}'",
+            )
+    for name in _OF_CHANGES[1:]:
+        if name in values and values.get(SCAN_CHANGES, "false").lower() == "false":
+            raise bad_option(
+                spec, f"option '{name}' requires '{SCAN_CHANGES}' = 'true'", f"remove '{name}'"
+            )
 
 
 class _Lake(Table, ABC):

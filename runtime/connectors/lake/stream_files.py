@@ -31,6 +31,9 @@ _OF_STREAMS = (
     "timestamp",
     "source.monitor-interval",
     "skip-change-commits",
+    "scan.changes",
+    "starting-version",
+    "starting-timestamp",
     *OPTIONS_OF_STREAMS,
 )
 
@@ -110,6 +113,7 @@ def stream_of(
     place: TablePlace | None,
     newest: int,
     origin: str,
+    more: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Return the versions of a table as a stream with its declared columns.
 
@@ -122,6 +126,7 @@ def stream_of(
         place: Place of the table. None if it is in a catalog.
         newest: Newest version. Without a monitor interval, later ones are not read.
         origin: Name of the table in errors about columns.
+        more: Further options of the data source.
     """
     register_source(spark, source)
     values = option_values(spec)
@@ -132,6 +137,7 @@ def stream_of(
         options=json.dumps([o for o in spec.options if o[0].lower() not in _OF_STREAMS]),
         until="" if is_monitored(spec) else str(newest),
         skips=values.get("skip-change-commits", "false").lower(),
+        **(more or {}),
     ).load()
     if not spec.columns:
         return rows

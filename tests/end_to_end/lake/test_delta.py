@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import sqlwin
-from runtime.errors import AnalysisError, ExecutionError
+from runtime.errors import AnalysisError, CatalogError, ExecutionError
 
 START = dt.datetime(2026, 5, 1)  # noqa: DTZ001
 COUNTS = """SELECT day, window_end AS e, COUNT(*) AS n, SUM(v) AS s
@@ -142,3 +142,28 @@ def test_a_watermark_stands_on_a_column_that_the_table_brings(
     rows = [row for batch in result.batches() for row in batch.to_pylist()]
     assert sorted(row["s"] for row in rows) == [sum(range(i, i + 10)) for i in range(0, 60, 10)]
     fresh_session.execute("RESET 'execution.runtime-mode'")
+
+
+@pytest.mark.long
+def test_a_stream_of_changes_gives_the_rows_of_the_newest_version(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    feed = {"delta.enableChangeDataFeed": "true"}
+    write_deltalake(path, rows_of(60), partition_by=["day"], configuration=feed)
+    DeltaTable(path).update(updates={"v": "v * 2"}, predicate="v > 40")
+    DeltaTable(path).delete("v < 7")
+    write_deltalake(path, rows_of(600, start=60), mode="append")
+    for start in ("'starting-version' = '0'", "'starting-timestamp' = '2099-01-01 00:00:00'"):
+        fresh_session.execute(
+            "CREATE OR REPLACE TABLE t (WATERMARK FOR ts AS ts - INTERVAL '1' DAY) WITH ("
+            f"'connector' = 'delta', 'path' = '{path}', 'scan.changes' = 'true', {start})"
+        )
+        expected = values(fresh_session, COUNTS.format(where=""))
+        fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
+        (result,) = fresh_session.execute(COUNTS.format(where=""))
+        assert sorted(tuple(row.values()) for row in result.to_arrow().to_pylist()) == expected
+        fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    hint = "/*+ OPTIONS('scan.changes' = 'false') */"
+    with pytest.raises(CatalogError, match=r"a query cannot change 'scan\.changes'"):
+        fresh_session.sql(f"SELECT * FROM t {hint}")

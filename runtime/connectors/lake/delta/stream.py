@@ -3,6 +3,11 @@
 The first micro-batch reads the current table; later ones read the files that new versions add. A
 version is never split, so rows committed together are read together. An offset is the number of the
 last version that was read.
+
+With `'scan.changes'` a stream reads changes: rows with the column CHANGE_TYPE. A version has them
+in files below `_change_data`; without such files, all rows of the files that it removes are deleted
+and all rows of the files that it adds are inserted. The first micro-batch begins with the rows of
+the first version, so that each deleted row was inserted before.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from runtime.connectors.lake.delta.snapshot import (
     MAPPING,
@@ -36,6 +41,9 @@ from runtime.connectors.lake.table import check_stored_columns
 from runtime.errors import ExecutionError
 from runtime.lake.delta_log import partition_text
 from runtime.lake.places import TablePlace, UnreadableError
+from runtime.options.checks import option_values
+from runtime.options.formats import CHANGE_TYPE, SCAN_CHANGES
+from runtime.scan.lake import LakeColumn
 from runtime.spark.versions.newer_classes import DataSource, DataSourceStreamReader, InputPartition
 from runtime.spec.table import TableSpec
 
@@ -43,6 +51,7 @@ FORMAT = "sqlwin_delta_versions"
 # Maximum number of versions in one micro-batch of a stream that is far behind
 _MAX_VERSIONS = 1000
 _COMMIT = re.compile(r"(\d{20})\.json")
+_INSERT, _DELETE = "insert", "delete"
 
 
 class _DeltaReader(VersionReader):
@@ -52,7 +61,15 @@ class _DeltaReader(VersionReader):
         self._at = self._place
         table = open_delta(self._spec, self._at)
         mode, table_schema = mapping_mode(table), delta_schema(table)
-        self._columns = tuple(lake_column(table_schema[name], mode) for name in schema.names)
+        # first version to read whole; None for the newest one
+        self._first = int(options["starting"]) if options.get("starting") else None
+        self._has_changes = CHANGE_TYPE in schema.names and CHANGE_TYPE not in table_schema.names
+        self._columns = tuple(
+            lake_column(table_schema[name], mode)
+            if name in table_schema.names
+            else LakeColumn(name, "string", (name,))
+            for name in schema.names
+        )
         # names of the partition columns in the log
         self._logged = {
             name: table_schema[name].metadata.get(MAPPING + "physicalName", name)
@@ -76,10 +93,13 @@ class _DeltaReader(VersionReader):
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         if end["version"] <= start["version"]:
             return []
-        if start["version"] < 0:
-            return self._snapshot(end["version"])
-        versions = range(start["version"] + 1, end["version"] + 1)
-        return [part for version in versions for part in self._added_files(version)]
+        first, parts = start["version"], list[InputPartition]()
+        if first < 0:
+            first = end["version"] if self._first is None else self._first
+            parts += self._snapshot(first)
+        for version in range(first + 1, end["version"] + 1):
+            parts += self._files_of(version)
+        return parts
 
     def _snapshot(self, version: int) -> list[InputPartition]:
         options = (*self._spec.options, ("version", str(version)))
@@ -95,14 +115,15 @@ class _DeltaReader(VersionReader):
         for file in snapshot.files:
             values = dict(zip(names, file.partition, strict=True))
             texts = {name: partition_text(values[name], types[name]) for name in self._logged}
-            parts.append(VersionFile(file.path, texts))
+            parts.append(VersionFile(file.path, texts | self._change(_INSERT)))
         return parts
 
-    def _added_files(self, version: int) -> list[InputPartition]:
-        """Return the files that a version adds.
+    def _files_of(self, version: int) -> list[InputPartition]:
+        """Return the files with the rows or changes of a version.
 
         Raises:
-            ExecutionError: The version removes rows, or its log entry no longer exists.
+            ExecutionError: The version removes rows from a stream without changes, its log entry no
+                longer exists, or its rows cannot be read.
         """
         try:
             with open(f"{self._at.path}/_delta_log/{version:020}.json", encoding="utf-8") as file:
@@ -111,32 +132,52 @@ class _DeltaReader(VersionReader):
             raise self._stopped_error(
                 version, "its log was cleaned up before the stream read it"
             ) from error
-        parts: list[InputPartition] = []
         for action in actions:
-            if "remove" in action and action["remove"].get("dataChange", True):
-                if self._skips:
-                    return []
-                raise self._stopped_error(
-                    version,
-                    "it deletes or updates rows; 'skip-change-commits' = 'true' skips "
-                    "such versions",
-                )
             if "metaData" in action:
                 schema = StructType.fromJson(json.loads(action["metaData"]["schemaString"]))
+                if self._has_changes:
+                    schema = schema.add(CHANGE_TYPE, StringType())
                 if (changed := self.changed_column(schema)) is not None:
                     raise self._stopped_error(version, f"it changes the column {changed}")
-            if "add" in action and action["add"].get("dataChange", True):
-                add = action["add"]
-                if add.get("deletionVector") is not None:
-                    raise self._stopped_error(version, "it contains deletion vectors")
-                try:
-                    path = self._at.file(add["path"])
-                except UnreadableError as error:
-                    raise self._stopped_error(version, error.reason) from error
-                values = add["partitionValues"]
-                texts = {name: values.get(logged) for name, logged in self._logged.items()}
-                parts.append(VersionFile(path, texts))
-        return parts
+        changes = [action["cdc"] for action in actions if "cdc" in action]
+        if changes and self._has_changes:
+            return [self._file(change, version, {}) for change in changes]
+        removed, added = (
+            [a[kind] for a in actions if kind in a and a[kind].get("dataChange", True)]
+            for kind in ("remove", "add")
+        )
+        if removed and not self._has_changes:
+            if self._skips:
+                return []
+            raise self._stopped_error(
+                version,
+                "it deletes or updates rows; 'skip-change-commits' = 'true' skips such versions, "
+                "and 'scan.changes' = 'true' reads their changes",
+            )
+        return [
+            *(self._file(entry, version, self._change(_DELETE)) for entry in removed),
+            *(self._file(entry, version, self._change(_INSERT)) for entry in added),
+        ]
+
+    def _file(
+        self, entry: Mapping[str, Any], version: int, change: dict[str, str | None]
+    ) -> VersionFile:
+        """Return the file of an entry of the log, with the values of partition columns."""
+        if entry.get("deletionVector") is not None:
+            raise self._stopped_error(version, "it contains deletion vectors")
+        try:
+            path = self._at.file(entry["path"])
+        except UnreadableError as error:
+            raise self._stopped_error(version, error.reason) from error
+        values = entry.get("partitionValues")
+        if values is None and self._logged:
+            raise self._stopped_error(version, f"its log lacks the partition of {path}")
+        texts = {name: values[logged] for name, logged in self._logged.items()} if values else {}
+        return VersionFile(path, texts | change)
+
+    def _change(self, kind: str) -> dict[str, str | None]:
+        """Return the value of CHANGE_TYPE for all rows of a file."""
+        return {CHANGE_TYPE: kind} if self._has_changes else {}
 
     def _stopped_error(self, version: int, why: str) -> ExecutionError:
         return self.stop_error(version, self._at.path, why)
@@ -167,7 +208,9 @@ def stream_delta(spark: SparkSession, spec: TableSpec) -> DataFrame:
     place = TablePlace(delta_path(spark, spec))
     opened = open_delta(spec, place, zone)
     table = delta_table(spec, opened, place, zone)
-    check_stored_columns(spec, table)
+    has_changes = option_values(spec).get(SCAN_CHANGES, "").lower() == "true"
+    stored = replace(spec, columns=tuple(c for c in spec.columns if c.name != CHANGE_TYPE))
+    check_stored_columns(stored if has_changes else spec, table)
     fields = column_fields(spec, table.schema)
     for field in fields:
         is_nested = field.dataType.simpleString().startswith(("struct", "array", "map"))
@@ -175,5 +218,23 @@ def stream_delta(spark: SparkSession, spec: TableSpec) -> DataFrame:
             raise UnreadableError(
                 f"its column {field.name} is a struct in a table with column mapping"
             )
+    more = {"starting": _first_version(spec, place, zone)} if has_changes else None
+    if has_changes:
+        fields.append(StructField(CHANGE_TYPE, StringType()))
     origin = f"{table.snapshot.path}, {table.snapshot.version}"
-    return stream_of(spark, spec, DeltaVersions, fields, place, opened.version(), origin)
+    newest = opened.version()
+    return stream_of(spark, spec, DeltaVersions, fields, place, newest, origin, more)
+
+
+def _first_version(spec: TableSpec, place: TablePlace, zone: str) -> str:
+    """Return the number of the version with which the changes begin; empty for the newest.
+
+    Raises:
+        ExecutionError: The version does not exist, or no longer.
+    """
+    values = option_values(spec)
+    for name in ("version", "timestamp"):
+        if (value := values.get(f"starting-{name}")) is not None:
+            first = replace(spec, options=(("path", values["path"]), (name, value)))
+            return str(open_delta(first, place, zone).version())
+    return ""

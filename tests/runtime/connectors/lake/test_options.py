@@ -55,6 +55,16 @@ def test_these_are_right(spec):
             ),
             "options 'version' and 'source.monitor-interval' exclude each other",
         ),
+        (
+            TableSpec(
+                "t", "delta", options=(("path", "p"), ("scan.changes", "true"), ("version", "1"))
+            ),
+            "options 'version' and 'scan.changes' exclude each other",
+        ),
+        (
+            spec_of("delta", path="p", starting_version="1"),
+            "option 'starting-version' requires 'scan.changes' = 'true'",
+        ),
         (spec_of("delta", path="p", versoin="1"), "unknown option 'versoin'"),
         (spec_of("iceberg"), "option 'path' is missing, and no catalog is set"),
         (spec_of("iceberg", path="p", uri="x"), "option 'path' is missing, and no catalog is set"),

@@ -2,15 +2,19 @@
 
 import datetime as dt
 import json
+import random
+from collections import Counter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyspark.sql.types import StringType
 
 from runtime.connectors.lake.delta.snapshot import delta_schema
 from runtime.connectors.lake.delta.stream import DeltaVersions
 from runtime.errors import ExecutionError
+from runtime.options.formats import CHANGE_TYPE
 from tests.runtime.connectors.lake.delta.test_snapshot import (
     EVERY,
     add_entry,
@@ -112,3 +116,67 @@ def test_columns_may_be_added_but_not_removed(tmp_path):
     write_deltalake(tmp_path, pa.table({"s": ["y"]}), mode="overwrite", schema_mode="overwrite")
     with pytest.raises(ExecutionError, match="version 2 of"):
         read(old, 1, 2)
+
+
+SIGNS = {"insert": 1, "update_postimage": 1, "update_preimage": -1, "delete": -1}
+
+
+def changing_table(path, draw, *, has_feed, partitions=()):
+    """Write versions that append, delete, update, merge, overwrite and compact rows."""
+    conf = {"delta.enableChangeDataFeed": "true"} if has_feed else None
+
+    def rows(n):
+        keys = [draw.randrange(8) for _ in range(n)]
+        return pa.table({"k": keys, "p": [str(k % 2) for k in keys], "v": [draw.random()] * n})
+
+    write_deltalake(path, rows(9), partition_by=list(partitions), configuration=conf)
+    for step in draw.sample(range(7), 7):
+        table = DeltaTable(path)
+        match step:
+            case 0 | 1:
+                write_deltalake(path, rows(4), mode="append")
+            case 2:
+                table.delete("k = 3")
+            case 3:
+                table.update(updates={"v": "v + 1"}, predicate="k > 4")
+            case 4:
+                source = pa.table({"k": [1, 20], "p": ["1", "0"], "v": [0.5, 0.5]})
+                merge = table.merge(source, "s.k = t.k", source_alias="s", target_alias="t")
+                merge.when_matched_update_all().when_not_matched_insert_all().execute()
+            case 5:
+                write_deltalake(path, rows(5), mode="overwrite")
+            case 6:
+                table.optimize.compact()
+    return DeltaTable(path).version()
+
+
+def net_rows(changes):
+    """Return how often each row remains after changes."""
+    counts = Counter()
+    for row in changes:
+        sign = SIGNS[row.pop(CHANGE_TYPE)]
+        counts[tuple(row.items())] += sign
+    assert all(count >= 0 for count in counts.values()), "a row was deleted that was never inserted"
+    return +counts
+
+
+@pytest.mark.variants(1)
+@pytest.mark.parametrize("has_feed", [True, False], ids=["feed", "files"])
+@pytest.mark.parametrize("partitions", [(), ("p",)], ids=["whole", "partitioned"])
+def test_the_changes_up_to_a_version_leave_its_rows(tmp_path, has_feed, partitions):
+    last = changing_table(tmp_path, random.Random(4), has_feed=has_feed, partitions=partitions)
+    assert last >= 6
+    schema = delta_schema(DeltaTable(tmp_path)).add(CHANGE_TYPE, StringType())
+    for first in (0, last // 2):
+        reader = reader_of(tmp_path, schema, starting=str(first))
+        changes = read(reader, -1, first)
+        for version in range(first, last + 1):
+            if version > first:
+                changes += read(reader, version - 1, version)
+            rows = DeltaTable(tmp_path, version=version).to_pyarrow_table().to_pylist()
+            expected = Counter(tuple((n, row[n]) for n in ("k", "p", "v")) for row in rows)
+            assert net_rows([dict(row) for row in changes]) == expected, (first, version)
+    feed = {row[CHANGE_TYPE] for row in changes} | {
+        row[CHANGE_TYPE] for row in read(reader_of(tmp_path, schema, starting="0"), -1, last)
+    }
+    assert ("update_preimage" in feed) == has_feed
