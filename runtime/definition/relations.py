@@ -414,11 +414,16 @@ def _tie(
 ) -> str | None:
     """Return why the numbers of ordered rows depend on the order of equal rows, or None."""
     first, last = of.ranks
-    for number, (place, following) in enumerate(pairwise(ordered), 1):
-        is_tie = not compare_rows(of.order, sort_keys[place], sort_keys[following])
-        is_visible = number <= last and number + 1 >= first
-        one, other = (tuple(map(key_of, below.rows[row])) for row in (place, following))
-        if is_tie and is_visible and one != other:
+    begin = 1  # number of the first row with the same sort keys
+    for number, (place, following) in enumerate(pairwise(ordered), 2):
+        if compare_rows(of.order, sort_keys[place], sort_keys[following]):
+            begin = number
+        # any of them may have a number in the range
+        is_visible = begin <= last and number >= first
+        one, other = (
+            tuple(map(key_of, below.rows[row])) for row in (ordered[begin - 1], following)
+        )
+        if is_visible and one != other:
             group = _text(below.schema, of.by, below.columns(of.by)[place])
             keys = ", ".join(key.column for key in of.order)
             return f"ROW_NUMBER of {group} depends on the order of rows with the same {keys}"

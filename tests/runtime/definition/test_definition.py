@@ -220,3 +220,12 @@ def test_a_rank_of_equal_rows_is_a_tie():
         "ROW_NUMBER of window_start=2024-01-01 00:00:00, window_end=2024-01-01 00:00:05 depends on "
         "the order of rows with the same n",
     )
+
+
+def test_a_row_that_differs_from_two_equal_ones_may_be_the_first():
+    sql = """SELECT k, v, d FROM (SELECT k, v, d, ROW_NUMBER() OVER (
+      PARTITION BY k ORDER BY v) AS rn FROM (SELECT k, v, d FROM t)) WHERE rn = 1"""
+    for third, ties in ((0.5, 1), (0.0, 0)):
+        of = stream(sql, [(0, "a", 1, 0.0), (1, "a", 1, 0.0), (2, "a", 1, third), (3, "a", 2, 9.0)])
+        defined = of.defined(of.order)
+        assert isinstance(defined, Defined) and len(defined.ties) == ties
