@@ -28,9 +28,13 @@ from tests.runtime.simulator.queries import (
     simulated,
     stream,
 )
+from tests.runtime.simulator.test_all_time import CHANGES, groups_of
 from tests.runtime.simulator.test_changelog import AGGREGATES as CALLS
 from tests.runtime.simulator.test_changelog import by_definition, changes, grouped
 from tests.runtime.simulator.test_changing_results import GROUPS
+from tests.runtime.streaming.operators.test_all_time import (
+    test_changes_give_the_rows_that_remain_and_deleted_keys_leave_no_state as check_state_of_groups,
+)
 
 SECOND = 1_000_000
 SPECS: dict[str, Window] = {
@@ -177,6 +181,7 @@ def _sections() -> dict[str, Callable[[], Iterator[str]]]:
     for kind, settings in (("", ()), ("early ", EARLY)):
         title = f"{kind}changes"
         sections[title] = partial(_of_changes, title, settings)
+    sections["groups"] = _of_groups
     return sections
 
 
@@ -191,6 +196,16 @@ def _of_changes(title: str, settings: Settings) -> Iterator[str]:
     rows = changes(5, 60)
     of = stream(grouped("hop", CALLS), rows, settings=settings)
     yield from _of_stream(title, of, by_definition(rows, 2, 6, CALLS))
+
+
+def _of_groups() -> Iterator[str]:
+    """Groups without a window over rows that are updated and deleted, and what state keeps."""
+    rows = changes(5, 40)
+    yield from _of_stream("groups", stream(CHANGES["groups"], rows), groups_of(rows, "groups"))
+    try:
+        check_state_of_groups(0)
+    except AssertionError as error:
+        yield f"state of groups: {error}"
 
 
 def _of_window(

@@ -340,6 +340,29 @@ FAULTS = [
         "changes",
     ),
     Fault(
+        "the rows before updates are lost",
+        "planner.binder.changes.function",
+        "    change = _change(op.name, codes)\n",
+        "    change = _change(op.name, codes)\n"
+        '    before = exp.EQ(this=column(op.name), expression=literal("ub"))\n'
+        '    change.args["ifs"].insert(0, exp.If(this=before, true=cast_as(literal(0), "bigint")))\n',
+        "changes",
+    ),
+    Fault(
+        "the row before an update is inserted again",
+        "planner.binder.changes.function",
+        '"UPDATE_BEFORE": -1',
+        '"UPDATE_BEFORE": 1',
+        "groups",
+    ),
+    Fault(
+        "state of groups without rows is kept",
+        "runtime.streaming.state.columns",
+        "if not self.drops_zeros:",
+        "if self.names:",
+        "groups",
+    ),
+    Fault(
         "a deleted row counts as an inserted one",
         _COUNTS,
         "weight = int64_values(change) if",
