@@ -68,6 +68,29 @@ class SliceAssigner(ABC):
     def previous_window_end(self, time_us: int) -> int:
         """Return the last window end that is not after `time_us`."""
 
+    def first_window_end_from(self, time_us: int) -> int:
+        """Return the end of the first window that does not start before `time_us`."""
+        import numpy as np
+
+        def end_of(number: int) -> Int64Array:
+            return self.window_end_of(np.array([number]))
+
+        def starts_before(number: int) -> bool:
+            return int(self.window_start(end_of(number))[0]) < time_us
+
+        low = int(self.window_number(np.array([self.next_window_end(time_us)]))[0])
+        step = 1
+        while starts_before(low + step):
+            step *= 2
+        high = low + step
+        while low < high:
+            middle = (low + high) // 2
+            if starts_before(middle):
+                low = middle + 1
+            else:
+                high = middle
+        return int(end_of(low)[0])
+
     @abstractmethod
     def window_number(self, window_end: Int64Array) -> Int64Array:
         """Return the number of the window with each end; numbers of consecutive ends differ by 1.

@@ -7,7 +7,8 @@ on a kind stay within the package. Elsewhere `has_slices`, `is_calendar` and `gr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 from runtime.errors import AnalysisError
@@ -16,6 +17,23 @@ from runtime.windows.intervals import IntervalValue, render_duration
 
 # Start and end of a window, in microseconds since 1970 on the wall clock
 Bounds = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class MonthSeries:
+    """Months from which Spark SQL computes all windows between two of them.
+
+    Attributes:
+        month_sql: Function from the end of a window to its month.
+        ends_sql: Function from a month to the end of its window, or to an array of several.
+        step: Distance between neighbouring months.
+        has_arrays: Whether `ends_sql` returns arrays.
+    """
+
+    month_sql: Callable[[str], str]
+    ends_sql: Callable[[str], str]
+    step: int
+    has_arrays: bool = False
 
 
 class BaseWindow(ABC):
@@ -194,6 +212,11 @@ class BaseAligned(BaseWindow):
     def constant_stride_us(self) -> int | None:
         """Least distance of two windows' bounds. None if it varies."""
         return self.stride.us or None
+
+    @property
+    def month_series(self) -> MonthSeries | None:
+        """Months from which SQL computes windows. None if they have fixed lengths."""
+        return None
 
     @property
     def length(self) -> IntervalValue | None:

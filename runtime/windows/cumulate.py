@@ -24,7 +24,14 @@ from runtime.windows.assigner import (
     at_or_before,
     at_or_before_sql,
 )
-from runtime.windows.base import BaseAligned, BaseWindow, Bounds, check_positive, given
+from runtime.windows.base import (
+    BaseAligned,
+    BaseWindow,
+    Bounds,
+    MonthSeries,
+    check_positive,
+    given,
+)
 from runtime.windows.intervals import IntervalValue, render_duration, render_months
 from runtime.windows.months import BaseCalendar, CalendarSlices, Months, month_of, month_start
 from runtime.windows.times import DAY_US, LONGEST_MONTH_US
@@ -184,6 +191,13 @@ class CalendarCumulate(BaseCalendar):
         return _CLOSED if new.has_slices else super().reason_against(new)
 
     @property
+    def month_series(self) -> MonthSeries:
+        if self.step_months:
+            return super().month_series
+        slices = CalendarStepSlices(self)
+        return MonthSeries(slices.month_sql, slices.ends_sql, self.size_months, has_arrays=True)
+
+    @property
     def slice_text(self) -> str:
         if self.step_months:
             return render_months(self.step_months)
@@ -322,6 +336,17 @@ class CalendarStepSlices(SliceAssigner):
         step_end = f"LEAST({start} + (i + 1L) * {self._step}L, {end})"
         return f"TRANSFORM(SEQUENCE({first}, {last}), i -> {step_end})"
 
+    def month_sql(self, window_end_sql: str) -> str:
+        """Return Spark SQL for the first month of the window with each end."""
+        return self._first_month_sql(f"({window_end_sql}) - 1L")
+
+    def ends_sql(self, month_sql: str) -> str:
+        """Return Spark SQL for an array<bigint> with the ends of the windows from a month on."""
+        start = self._months.start_sql(month_sql)
+        end = self._months.start_sql(f"{month_sql} + {self._size}L")
+        ends = f"SEQUENCE({start} + {self._step}L, {end} + {self._step - 1}L, {self._step}L)"
+        return f"TRANSFORM({ends}, e -> LEAST(e, {end}))"
+
     def _period(self, time_us: Int64Array) -> Int64Array:
         """Return the number of the maximal window that contains each time."""
         return (self._months.of(time_us) - self._offset) // self._size
@@ -337,9 +362,12 @@ class CalendarStepSlices(SliceAssigner):
         return self._months.start_of(month), self._months.start_of(month + self._size)
 
     def _bounds_sql(self, time_us_sql: str) -> tuple[str, str]:
-        month = self._months.month_of_sql(time_us_sql)
-        first = f"({month} - PMOD({month} - {self._offset}L, {self._size}L))"
+        first = self._first_month_sql(time_us_sql)
         return self._months.start_sql(first), self._months.start_sql(f"{first} + {self._size}L")
+
+    def _first_month_sql(self, time_us_sql: str) -> str:
+        month = self._months.month_of_sql(time_us_sql)
+        return f"({month} - PMOD({month} - {self._offset}L, {self._size}L))"
 
     def _n_steps(self, length: Int64Array) -> Int64Array:
         return -(-length // self._step)

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 
 from runtime.errors import ExecutionError
 from runtime.windows.assigner import Int64Array, SliceAssigner
-from runtime.windows.base import BaseAligned, Bounds
+from runtime.windows.base import BaseAligned, Bounds, MonthSeries
 from runtime.windows.times import DAY_US, LONGEST_MONTH_US
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -137,6 +137,11 @@ class BaseCalendar(BaseAligned):
     @property
     def pieces(self) -> tuple[int, int]:
         return DAY_US, self.offset_us
+
+    @property
+    def month_series(self) -> MonthSeries:
+        months = Months(self.offset_us)
+        return MonthSeries(months.month_of_sql, months.start_sql, self.stride.months)
 
     def months_candidates(self, time_us: int, slide: int) -> Iterator[Bounds]:
         """Yield windows of the size that begin every `slide` months, by definition.

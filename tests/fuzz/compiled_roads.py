@@ -28,7 +28,7 @@ Engine = Callable[[str, Mapping[str, pa.Table]], pa.Table]
 
 # Reasons for which random queries are refused
 KNOWN_REASONS = re.compile(
-    r"FILL of windows of months is not compiled|only Spark knows"
+    r"only Spark knows"
     r"|GROUPING SETS over SESSION|TIMESTAMP_LTZ on the clocks"
     r"|PostgreSQL has no TINYINT|times outside the years of PostgreSQL"
     r"|AVG of DECIMAL.* on Spark"

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
 
 from runtime.windows.cumulate import CalendarCumulate, Cumulate
 from runtime.windows.hop import Hop
@@ -71,7 +75,10 @@ def draw_fill(
         return None
     if from_us is not None and to_us is not None and from_us > to_us:
         from_us = None
-    has_locf = draw.chance(60)
+    filler = "LOCF" if draw.chance(60) else None
+    if filler and _has_lines([row[names[0]] for row in rows]) and draw.chance(50):
+        filler = "LINEAR"
+    grows = isinstance(window.window, Cumulate | CalendarCumulate)
     every = [bounds for bounds in _windows(window, lowest, highest) if _exists(bounds, zone)]
     filled = list(rows)
     by_key: defaultdict[tuple[object, ...], list[Row]] = defaultdict(list)
@@ -87,17 +94,47 @@ def draw_fill(
                 continue
             row = {key: members[0][key] for key in keys} | dict.fromkeys(names)
             row |= {"window_start": start, "window_end": end, names[-1]: 0}
-            if has_locf:
-                before = [m[names[0]] for m in members if m["window_end"] < end]
-                values = [value for value in before if value is not None]
-                row[names[0]] = values[-1] if values else None
+            given = [member for member in members if member[names[0]] is not None]
+            before = [member for member in given if member["window_end"] < end]
+            if filler == "LOCF" and before:
+                row[names[0]] = before[-1][names[0]]
+            if filler == "LINEAR" and before and len(before) < len(given):
+                pair = before[-1], given[len(before)]
+                times = [(p["window_end"] if grows else p["window_start"]) for p in (*pair, row)]
+                row[names[0]] = _on_line(*(member[names[0]] for member in pair), *times)
             filled.append(row)
-    fillers = [f"{names[-1]} = 0", *([f"{names[0]} = LOCF"] if has_locf else [])]
+    fillers = [f"{names[-1]} = 0", *([f"{names[0]} = {filler}"] if filler else [])]
     clause = f" FILL ({', '.join(fillers)})"
     clause += "" if from_us is None else f" FROM {_literal(from_us)}"
     clause += "" if to_us is None else f" TO {_literal(to_us)}"
     has_uneven_steps = isinstance(window.window, CalendarCumulate) and window.window.step_us > 0
-    return DrawnFill(clause, filled, to_us is not None and not has_uneven_steps)
+    is_stream = to_us is not None and not has_uneven_steps and filler != "LINEAR"
+    return DrawnFill(clause, filled, is_stream)
+
+
+def _has_lines(values: Sequence[Any]) -> bool:
+    """Return whether values are of a type that LINEAR takes, with the same digits."""
+    given = [value for value in values if value is not None]
+    if not given or any(isinstance(value, bool) for value in given):
+        return False
+    if all(isinstance(value, Decimal) for value in given):
+        return len({value.as_tuple().exponent for value in given}) == 1
+    return all(isinstance(value, int) for value in given) or all(
+        isinstance(value, float) for value in given
+    )
+
+
+def _on_line(first: Any, second: Any, first_us: int, second_us: int, time_us: int) -> Any:
+    """Return the value at a time, rounded half away from zero if it is not a float."""
+    if isinstance(first, float):
+        share = (time_us - first_us) / (second_us - first_us)
+        line = first + (second - first) * share
+        return line if math.isfinite(line) else first * (1 - share) + second * share
+    share = Fraction(time_us - first_us, second_us - first_us)
+    digits = first.as_tuple().exponent if isinstance(first, Decimal) else 0
+    line = (Fraction(first) + (Fraction(second) - Fraction(first)) * share) / Fraction(10) ** digits
+    units = math.floor(abs(line) + Fraction(1, 2)) * (1 if line > 0 else -1)
+    return Decimal(units).scaleb(digits) if isinstance(first, Decimal) else units
 
 
 def _literal(time_us: int) -> str:

@@ -19,14 +19,17 @@ from planner.lowering.sql.text import (
     call,
     case,
     cast,
+    decimal,
     number,
     ordered,
 )
+from planner.scalars.decimals import MAX_DECIMAL_DIGITS, decimal_digits
 from runtime.spec.aggregates import MergeOp
 from runtime.spec.expressions import Call, Expression
 from runtime.windows.times import DAY_US
 
 FLOATING = ("float", "double")
+_BIGINT_DIGITS = 19
 
 
 class ExpressionWriter(Protocol):
@@ -309,6 +312,12 @@ class Target(ABC):
             NotPortable: The engine cannot run it, or not with this result.
         """
         return
+
+    def product(self, value: exp.Expr, factor: exp.Expr, type_: str) -> exp.Expr:
+        """Return the exact product of an integer or a decimal of a type and a BIGINT, or fail."""
+        _, scale = decimal_digits(type_) or (0, 0)
+        wide = cast(value, decimal(MAX_DECIMAL_DIGITS, scale))
+        return binary(exp.Mul, wide, cast(factor, decimal(_BIGINT_DIGITS, 0)))
 
     def rounded_quotient(
         self, total: exp.Expr, sum_scale: int, count: exp.Expr, scale: int, type_: str

@@ -26,6 +26,9 @@ from planner.lowering.sql.text import (
 from planner.scalars.decimals import MAX_DECIMAL_DIGITS, decimal_digits, decimal_result
 
 _SECOND_US = 1_000_000
+_BIGINT_DIGITS = 19
+# Digits after the point that products of decimals on Spark keep
+_KEPT_SCALE = 6
 _MICROSECOND = exp.Interval(this=exp.Literal.string("0.000001"), unit=exp.Var(this="SECOND"))
 _EPOCH = exp.Cast(
     this=exp.Literal.string("1970-01-01 00:00:00"), to=exp.DataType(this=exp.DType.TIMESTAMPNTZ)
@@ -210,6 +213,32 @@ class SparkTarget(Target):
 
     def fail(self, message: str) -> exp.Expr:
         return call("RAISE_ERROR", message)
+
+    def product(self, value: exp.Expr, factor: exp.Expr, type_: str) -> exp.Expr:
+        # a product keeps the digits of the decimal after the point, if they are few
+        wide = value if decimal_digits(type_) else cast(value, decimal(_BIGINT_DIGITS, 0))
+        return binary(exp.Mul, wide, cast(factor, decimal(_BIGINT_DIGITS, 0)))
+
+    def rounded_quotient(
+        self, total: exp.Expr, sum_scale: int, count: exp.Expr, scale: int, type_: str
+    ) -> exp.Expr | None:
+        # whole numbers: (2 * |units| + count) // (2 * count) rounds half up
+        digits, _ = decimal_digits(type_) or (_BIGINT_DIGITS, 0)
+        is_wide = digits + scale + 2 > MAX_DECIMAL_DIGITS
+        if sum_scale > _KEPT_SCALE or (is_wide and scale > _KEPT_SCALE):
+            return None
+        wide = decimal(MAX_DECIMAL_DIGITS, 0)
+        factor = exp.Literal.number(f"{2 * 10**scale}BD")
+        doubled = cast(binary(exp.Mul, call("ABS", total), factor), wide)
+        doubled = binary(exp.Add, doubled, cast(count, decimal(_BIGINT_DIGITS, 0)))
+        divisor = cast(binary(exp.Mul, count, 2), decimal(_BIGINT_DIGITS, 0))
+        rest = binary(exp.Mod, exp.Paren(this=doubled), divisor)
+        rounded = binary(exp.Div, binary(exp.Sub, doubled, rest), divisor)
+        units = cast(rounded, decimal(digits, 0))
+        unit = exp.Literal.number(f"{10**-scale:.{scale}f}BD")
+        signed = case([(binary(exp.LT, total, 0), exp.Neg(this=unit))], unit)
+        average = binary(exp.Mul, units, signed)
+        return cast(case([(binary(exp.GT, count, 0), average)]), type_)
 
     def can_add(self, type_: str) -> bool:
         digits = decimal_digits(type_)

@@ -133,23 +133,7 @@ class _Keys:
 def _first_number(from_us: int, assigner: SliceAssigner) -> int:
     """Return the number of the first window that does not start before a time."""
     check_windows_fit(from_us, from_us, assigner)
-
-    def starts_before(number: int) -> bool:
-        end = assigner.window_end_of(np.array([number]))
-        return int(assigner.window_start(end)[0]) < from_us
-
-    low = _number(assigner.next_window_end(from_us), assigner)
-    step = 1
-    while starts_before(low + step):
-        step *= 2
-    high = low + step
-    while low < high:
-        middle = (low + high) // 2
-        if starts_before(middle):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return _number(assigner.first_window_end_from(from_us), assigner)
 
 
 def _last_number(to_us: int, assigner: SliceAssigner) -> int:

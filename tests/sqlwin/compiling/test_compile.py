@@ -405,6 +405,26 @@ def test_scalars_have_the_same_values_on_spark(spark: SparkSession, tmp_path: Pa
 
 
 @pytest.mark.long
+def test_decimals_are_rounded_on_spark_as_on_duckdb(spark: SparkSession, tmp_path: Path) -> None:
+    t = scalar_rows()
+    pq.write_table(t, tmp_path / "t.parquet")
+    query = (
+        "SELECT window_end, AVG(p) AS a, AVG(p * i) AS b, MAX(p) AS p, MIN(v) AS v FROM TABLE("
+        "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '100' DAYS)) "
+        "WHERE ts BETWEEN TIMESTAMP '1969-01-01' AND TIMESTAMP '2100-01-01' GROUP BY "
+        "window_start, window_end FILL (a = LINEAR, b = LINEAR, p = LINEAR, v = LINEAR)"
+    )
+    spark.read.parquet(str(tmp_path)).createOrReplaceTempView("t")
+    try:
+        rows = spark.sql(sqlwin.compile(query, "spark", schema=SCHEMA)).toArrow()
+    finally:
+        spark.catalog.dropTempView("t")
+    there = run(sqlwin.compile(query, "duckdb", schema=SCHEMA), t)
+    assert sorted(tuple(row.values()) for row in rows.to_pylist()) == sorted(there)
+    assert len(there) > 190
+
+
+@pytest.mark.long
 def test_scalars_have_the_same_values_on_postgres() -> None:
     t, n_refused, wrong = scalar_rows(), 0, []
     with server() as running, psycopg.connect(running.url()) as there, duckdb.connect() as here:

@@ -241,10 +241,6 @@ def test_the_table_is_read_once(name: str, column: str, read: str) -> None:
     ("query", "message"),
     [
         ("SELECT UPPER(k) AS u FROM t", "the case of letters"),
-        (
-            f"SELECT COUNT(*) AS n FROM {HOP} GROUP BY window_start, window_end FILL (n = LINEAR)",
-            "LINEAR",
-        ),
         ("SELECT CAST(k AS INT) AS i FROM t", "CAST"),
     ],
 )

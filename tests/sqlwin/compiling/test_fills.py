@@ -1,14 +1,17 @@
-"""FILL and GAP_FILL in compiled texts: the same rows on DuckDB as in this process, refusals."""
+"""FILL and GAP_FILL in compiled texts: the same rows on engines as in this process, refusals."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 
 import sqlwin
+from runtime.simulator.compare import is_same
+from tests.engines import engine
 from tests.sqlwin.compiling.test_compile import SCHEMA, compiled_rows, rows_at, rows_here, run
 
 BY = "GROUP BY k, window_start, window_end FILL (n = 0, v = LOCF, d = 1.5e0)"
@@ -77,15 +80,65 @@ def test_a_planted_fault_is_found(change: Callable[[str], str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "message"),
+    "window",
     [
-        (f"SELECT {ITEMS} FROM TABLE({WINDOWS['HOP']}) {BY[:-6]}LINEAR)", "LINEAR is not compiled"),
-        (
-            f"SELECT {ITEMS} FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MONTH)) {BY}",
-            "FILL of windows of months",
-        ),
+        "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' QUARTER, INTERVAL '3' DAYS)",
+        "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MONTH, INTERVAL '3' MONTHS)",
+        "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' WEEK, INTERVAL '2' MONTHS)",
     ],
+    ids=["quarters", "months", "weeks"],
 )
-def test_other_fills_are_refused_with_the_reason(query: str, message: str) -> None:
-    with pytest.raises(sqlwin.SqlwinError, match=message):
-        sqlwin.compile(query, "duckdb", schema=SCHEMA)
+def test_windows_of_months_are_filled_as_in_this_process(window: str) -> None:
+    t = rows_at(
+        *(day * 86_400 for day in (1, 2, 31, 200, 390, 410, 75, 130)),
+        k=["a", "a", "b", "a", "b", "a", "c", "c"],
+        v=[1, 2, None, 7, 3, 4, 5, 6],
+        d=[0.5, None, 1.0, 2.0, None, 1.0, 1.0, 8.0],
+    )
+    bounds = "FROM TIMESTAMP '1969-11-30 00:00:01' TO TIMESTAMP '1971-03-05 00:00:00'"
+    query = f"SELECT {ITEMS} FROM TABLE({window}) {BY[:-11]} d = LINEAR) {bounds}"
+    assert any(row[3] == 0 for row in compiled_rows(query, t))
+
+
+LINES = "i = LINEAR, v = LINEAR, d = LINEAR, p = LINEAR, ts = LINEAR, day = LINEAR"
+
+
+LINEAR_QUERY = (
+    "SELECT k, window_end, MIN(i) AS i, MAX(v) AS v, MAX(d) AS d, MAX(p) AS p, MAX(ts) AS ts, "
+    f"MIN(CAST(ts + INTERVAL 1 DAY AS DATE)) AS day FROM TABLE({WINDOWS['CUMULATE']}) "
+    f"GROUP BY k, window_start, window_end FILL ({LINES})"
+)
+
+
+def rows_of_lines() -> pa.Table:
+    """Return rows whose lines end in halves, in huge values and in infinity."""
+    return rows_at(
+        *(0, 840, 1_680, 90_000, 90_840, 91_680, 92_520),
+        k=["a", "a", "a", "b", "b", "b", "b"],
+        v=[-(2**63), 2**63 - 1, None, 1, 4, None, -1],
+        i=[1, -2, 2**31 - 1, None, 1, 0, 3],
+        d=[-1e308, 1.5e308, float("inf"), 0.1, None, 2.0, float("nan")],
+        p=[Decimal("0.01"), Decimal("-0.02"), None, Decimal("99999999.99"), None, None, 0],
+    )
+
+
+@pytest.mark.parametrize("name", ["clickhouse", "datafusion", "duckdb"])
+def test_lines_are_rounded_as_in_this_process(name: str) -> None:
+    t = rows_of_lines()
+    text = sqlwin.compile(LINEAR_QUERY, name, schema=SCHEMA)
+    if name == "duckdb":
+        rows = run(text, t)
+    else:
+        rows = [tuple(row.values()) for row in engine(name).run(text, {"t": t}).to_pylist()]
+    assert is_same(sorted(rows, key=repr), sorted(rows_here(LINEAR_QUERY, t), key=repr))
+    assert len(rows) > 20
+
+
+def test_lines_of_decimals_with_many_digits_are_refused_on_spark() -> None:
+    schema = "CREATE TABLE t (ts TIMESTAMP(6), p DECIMAL(20, 8));"
+    query = (
+        f"SELECT window_end, MAX(p) AS p FROM TABLE({WINDOWS['TUMBLE']}) GROUP BY window_start, "
+        "window_end FILL (p = LINEAR)"
+    )
+    with pytest.raises(sqlwin.SqlwinError, match=r"LINEAR of DECIMAL\(20, 8\) is rounded"):
+        sqlwin.compile(query, "spark", schema=schema)

@@ -171,6 +171,10 @@ class ClickHouseTarget(Target):
             return call("toInt32", args[0])
         return days_and_months(name, args, _add_months, part_of_time)
 
+    def product(self, value: exp.Expr, factor: exp.Expr, type_: str) -> exp.Expr:
+        _, scale = decimal_digits(type_) or (0, 0)
+        return binary(exp.Mul, call("toDecimal256", value, scale), factor)
+
     def rounded_quotient(
         self, total: exp.Expr, sum_scale: int, count: exp.Expr, scale: int, type_: str
     ) -> exp.Expr:

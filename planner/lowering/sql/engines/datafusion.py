@@ -148,6 +148,11 @@ class DataFusionTarget(Target):
                 return cast(args[0], "date")
         return days_and_months(name, args, _month_after_1970, part_of_time)
 
+    def product(self, value: exp.Expr, factor: exp.Expr, type_: str) -> exp.Expr:
+        _, scale = decimal_digits(type_) or (0, 0)
+        wide = decimal(MAX_DECIMAL_DIGITS + _BIGINT_DIGITS, scale)
+        return binary(exp.Mul, cast(value, wide), cast(factor, decimal(_BIGINT_DIGITS, 0)))
+
     def rounded_quotient(
         self, total: exp.Expr, sum_scale: int, count: exp.Expr, scale: int, type_: str
     ) -> exp.Expr:
