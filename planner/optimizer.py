@@ -49,6 +49,7 @@ class Options:
         max_values: Maximum values that a stream keeps for a key and window; 0: no limit.
         state_ttl_us: On a stream, for how long after its time the first row of a key hides later
             ones. 0 means forever.
+        emits_updates: Whether streams emit windows more than once.
         refused_slices: Name of a materialized table and why it cannot answer this query.
     """
 
@@ -64,6 +65,7 @@ class Options:
     fill_keep_us: int = DEFAULT_KEEP_US
     max_values: int = DEFAULT_MAX_VALUES
     state_ttl_us: int = 0
+    emits_updates: bool = False
     refused_slices: tuple[tuple[str, Refusal], ...] = ()
 
 

@@ -93,7 +93,14 @@ def draft_plan(
     plans.
     """
     fill = FillOptions(options.time_zone, options.fill_max_windows, options.fill_keep_us)
-    bound = bind(query, sql, options.catalog, options.strict_flink, fill)
+    bound = bind(
+        query,
+        sql,
+        options.catalog,
+        options.strict_flink,
+        fill,
+        emits_updates=options.emits_updates,
+    )
     trace = Trace()
     logical = optimize(bound.plan, LOGICAL_STAGES, options, trace)
     if options.strict_flink:

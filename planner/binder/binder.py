@@ -24,6 +24,7 @@ from planner.binder.all_time.groups import bind_grouping_of_stream
 from planner.binder.analysed_apart import analyse_apart
 from planner.binder.as_of import join_as_of
 from planner.binder.changes.function import bind_changelog
+from planner.binder.changes.net_rows import signed_rows
 from planner.binder.changes.windows import in_windows_of_changes
 from planner.binder.fill.clause import DEFAULT_FILL, FillOptions, bind_fill, fill_clause
 from planner.binder.fill.function import bind_gap_fill
@@ -117,6 +118,8 @@ def bind(
     catalog: Catalog,
     strict: bool = False,
     fill: FillOptions = DEFAULT_FILL,
+    *,
+    emits_updates: bool = False,
 ) -> BoundQuery:
     """Bind a query to a logical plan.
 
@@ -126,11 +129,13 @@ def bind(
         catalog: Catalog that resolves names.
         strict: Whether to reject SQL that Flink rejects.
         fill: Settings of FILL.
+        emits_updates: Whether streams emit windows more than once.
 
     Raises:
         AnalysisError: A name, a type or a window is invalid.
     """
     binder = _Binder(sql, catalog, strict, fill)
+    binder.emits_updates = emits_updates
     if strict:
         check_query(query, sql)
     original, query = query, query.copy()
@@ -587,9 +592,9 @@ class _Binder(Relations):
         if self.strict:
             check_function(function, window, self.sql)
         source = self._data(function, scope)
-        rows = in_windows_of_changes(function, window, source, self.sql, strict=self.strict)
-        if rows is not None:
-            return rows
+        signed = signed_rows(source, windows_change=self.windows_change(source))
+        if signed is not None:
+            return in_windows_of_changes(function, window, signed, self.sql, strict=self.strict)
         if window.row_length is not None:
             source = with_row_length(function, window.row_length, source, self)
         return window_node(function, window, source, self.sql, takes_date=not self.strict)

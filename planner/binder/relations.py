@@ -11,6 +11,7 @@ from planner.nodes.logical import Node, SqlQuery
 from planner.sql.build import has_only, is_whole_star, relation, select_items
 from planner.sql.names import with_ctes
 from planner.sql.parts import lone_source
+from planner.streams.tables import streams_of
 
 # CTEs in scope, by lower-case name
 Scope = Mapping[str, exp.CTE]
@@ -27,13 +28,20 @@ class Relations:
 
     Attributes:
         rewritten: Whether Spark cannot run the user's text unchanged.
+        emits_updates: Whether streams emit windows more than once.
     """
+
+    emits_updates = False
 
     def __init__(self, sql: str, catalog: Catalog) -> None:
         self.sql = sql
         self.catalog = catalog
         self.rewritten = False
         self._nodes: dict[str, Node] = {}
+
+    def windows_change(self, node: Node) -> bool:
+        """Return whether windows in a node are emitted more than once."""
+        return self.emits_updates and bool(streams_of(node, self.catalog))
 
     def placeholder(self, node: Node) -> str:
         """Return a name that represents `node` in SQL text."""

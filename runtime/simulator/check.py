@@ -114,7 +114,7 @@ class SimulatedStream:
         clock_us = max((moment.clock_us for moment in moments.values()), default=0)
         for part in self.query.parts:
             batches = self._batches(part, given, passed_us)
-            if isinstance(part, SimulatedOperator) and part.step.emission is Emission.AT_ONCE:
+            if isinstance(part, SimulatedOperator) and part.step.emission is not Emission.ONCE:
                 batches = (
                     inserted for b in batches for inserted in inserts(pa.Table.from_batches([b]))
                 )

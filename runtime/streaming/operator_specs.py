@@ -21,7 +21,7 @@ from runtime.spec.filling import GapFilling, VersionJoining
 from runtime.streaming.changes import StateNames
 from runtime.streaming.operators.base import KeyGroupSpec, OperatorRun
 from runtime.streaming.operators.fill import FillSpec
-from runtime.streaming.operators.firing import UpdateRules
+from runtime.streaming.operators.firing import FireRule, UpdateRules
 from runtime.streaming.operators.ranks import RankSpec
 from runtime.streaming.operators.session import SessionSpec
 from runtime.streaming.operators.versions import VersionSpec
@@ -77,11 +77,15 @@ def _update_rules(step: StreamWindowStep, options: StreamOptions) -> UpdateRules
     """Return when an operator emits windows again. None if it emits each window once."""
     if step.emission is Emission.ONCE:
         return None
-    rules = options.for_changes() if step.emission is Emission.AT_ONCE else options
+    if not step.aggregation.window.closes:
+        # emitted early only: without a setting, and for another operator, with each micro-batch
+        is_last = step.emission is Emission.AGAIN
+        early = options.early_fire if is_last else None
+        return UpdateRules(0, early or FireRule(delay_us=0), None)
     return UpdateRules(
-        rules.allowed_lateness_us,
-        rules.early_fire,
-        rules.late_fire,
+        options.allowed_lateness_us,
+        options.early_fire,
+        options.late_fire,
         is_whole=step.input.mode.whole_by is not None,
     )
 

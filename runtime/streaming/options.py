@@ -40,6 +40,7 @@ class StreamOptions:
         early_fire: When windows are emitted before their end. None means never.
         late_fire: When windows with late rows are emitted again within the allowed lateness. None
             means with every micro-batch that brings some.
+        is_of_all_time: Whether the results are groups or ranks without a window, which change.
         has_clock: Whether operators read the clock even if nothing waits for it, because the
             checkpoint has it.
         thresholds: Sizes at which operators change how they store and compute.
@@ -60,26 +61,15 @@ class StreamOptions:
     bucket_bytes: int = BUCKET_BYTES
     early_fire: FireRule | None = None
     late_fire: FireRule | None = None
+    is_of_all_time: bool = False
     has_clock: bool = False
     thresholds: Thresholds = field(default_factory=Thresholds)
     runs: tuple[RunStart, ...] = ()
 
     @property
     def emits_updates(self) -> bool:
-        """Whether a window can be emitted more than once. Rows then have a row kind."""
-        return self.allowed_lateness_us > 0 or self.early_fire is not None
-
-    def for_all_time(self) -> StreamOptions:
-        """Return the options of groups without a window: emitted early, and never late.
-
-        Without a setting they are emitted after each micro-batch in which they change.
-        """
-        early = self.early_fire or FireRule(delay_us=0)
-        return replace(self, early_fire=early, late_fire=None, allowed_lateness_us=0)
-
-    def for_changes(self) -> StreamOptions:
-        """Return the options of groups without a window whose changes another operator reads."""
-        return replace(self.for_all_time(), early_fire=FireRule(delay_us=0))
+        """Whether results can be emitted more than once. Rows then have a row kind."""
+        return self.allowed_lateness_us > 0 or self.early_fire is not None or self.is_of_all_time
 
     @property
     def fires_after_delay(self) -> bool:

@@ -108,7 +108,7 @@ class LoweredStream:
     def options(self, options: StreamOptions) -> StreamOptions:
         """Return the options of the settings as this stream uses them."""
         if any(groups_all_time(plan.physical) for plan in self.plans):
-            return options.for_all_time()
+            return replace(options, is_of_all_time=True)
         return options
 
     @property
@@ -218,7 +218,10 @@ class LoweredStream:
         """Return EXPLAIN's text about the state and watermarks of a single query."""
         assert isinstance(self.steps, StreamSteps)
         options = self.options(options)
-        firing = Firing(options.early_fire is not None, options.allowed_lateness_us > 0)
+        firing = Firing(
+            options.early_fire is not None or options.is_of_all_time,
+            options.allowed_lateness_us > 0,
+        )
         return explain_stream(self.steps.rows, options.key_groups, options.watermark_policy, firing)
 
 

@@ -604,7 +604,9 @@ class Plans:
         settings = settings_of(self._spark)
         partitions = int(settings.get("spark.sql.shuffle.partitions"))
         zone = settings.get("spark.sql.session.timeZone")
-        options = planner_options(self.config, self.catalog, zone, partitions)
+        options = planner_options(
+            self.config, self.catalog, zone, partitions, emits_updates=self.emits_updates
+        )
         others = executors.rules_of_others(self.config, self._spark)
         return replace(options, disabled_rules=options.disabled_rules | without | others)
 

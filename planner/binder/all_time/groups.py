@@ -67,7 +67,7 @@ def bind_grouping_of_stream(select: exp.Select, relations: Relations, scope: Sco
     if grouping is None or not streams_of(node, relations.catalog):
         return None
     place = span_of(grouping.args.get("group") or select)
-    changes = signed_rows(node)
+    changes = signed_rows(node, windows_change=relations.windows_change(node))
     windowed: Node = in_all_time(changes or node, place)
     if changes is not None:
         windowed = net_rows(windowed, place)

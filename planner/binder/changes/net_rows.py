@@ -67,11 +67,15 @@ def net_rows(changes: Node, place: TextSpan | None) -> NetRows:
     return NetRows(schema, Filter(groups.schema, groups, (remains,)), place=place)
 
 
-def signed_rows(node: Node) -> Node | None:
+def signed_rows(node: Node, *, windows_change: bool = False) -> Node | None:
     """Return the changes of a node's rows, with `CHANGE` as last column.
 
     Expressions and conditions on single rows apply to each change. Groups and ranks without a
     window change with the rows of their stream.
+
+    Args:
+        node: Rows.
+        windows_change: Whether windows in it are emitted more than once.
 
     Returns:
         None if the node does not read changes, or does more than that with them.
@@ -83,11 +87,11 @@ def signed_rows(node: Node) -> Node | None:
             return ResultChanges((*node.schema, _CHANGE), node)
         case Aggregate():
             windows = window_properties(node.input)
-            if windows is None or windows.spec.closes:
+            if windows is None or (windows.spec.closes and not windows_change):
                 return None
             return ResultChanges((*node.schema, _CHANGE), node)
         case Filter() | Project():
-            below = signed_rows(node.input)
+            below = signed_rows(node.input, windows_change=windows_change)
             if below is None:
                 return None
             schema = (*node.schema, _CHANGE)
@@ -96,7 +100,10 @@ def signed_rows(node: Node) -> Node | None:
             items = (*node.items, NamedExpr(CHANGE, column(CHANGE)))
             return replace(node, schema=schema, input=below, items=items)
         case SqlQuery():
-            relations = {name: signed_rows(below) for name, below in node.relations}
+            relations = {
+                name: signed_rows(below, windows_change=windows_change)
+                for name, below in node.relations
+            }
             signed = {name: below for name, below in relations.items() if below is not None}
             select = _signed_select(node.query, signed, {})
             if select is None or len(signed) != 1 or len(relations) != 1:

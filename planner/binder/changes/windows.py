@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.aggregates.intervals import is_day_interval
-from planner.binder.changes.net_rows import net_rows, signed_rows
+from planner.binder.changes.net_rows import net_rows
 from planner.binder.window_function import window_node
 from planner.nodes.logical import CHANGE, NetRows, Node, ResultChanges
 from planner.sql.build import is_flat_type
@@ -14,27 +14,21 @@ from runtime.windows import Window
 
 
 def in_windows_of_changes(
-    function: WindowFunctionCall, window: Window, source: Node, sql: str, *, strict: bool
-) -> tuple[NetRows, str | None] | None:
+    function: WindowFunctionCall, window: Window, signed: Node, sql: str, *, strict: bool
+) -> tuple[NetRows, str | None]:
     """Return the rows that remain in each window, and the time column's name if it is a DATE.
 
     Args:
         function: The call.
         window: Window of the call's arguments.
-        source: Data of the call.
+        signed: Data of the call, as changes.
         sql: Text of the statement, for error positions.
         strict: Whether to reject SQL that Flink rejects.
-
-    Returns:
-        None if the data is not a table of changes.
 
     Raises:
         AnalysisError: A column does not exist or has the wrong type.
         StreamRefusal: These windows cannot be computed from changes.
     """
-    signed = signed_rows(source)
-    if signed is None:
-        return None
     table = "results that change" if any(signed.find_all(ResultChanges)) else CHANGELOG
     reason = None
     if not window.has_slices:

@@ -136,6 +136,7 @@ def lower_stream(
         StreamRefusal: The plan cannot be computed on a stream, a watermark is missing, or late rows
             of a table with `late-rows` cannot reach the result.
     """
+    windows_change = emits_updates
     emits_updates = emits_updates or groups_all_time(plan)
     named = dict(labels or {})
     order: tuple[RankOrder, ...] = ()
@@ -154,6 +155,7 @@ def lower_stream(
         late = late_source(plan, catalog) if keeps_late_rows else None
         lowering = _StreamLowering(catalog, time_zone, emits_updates, refusals, notes, named, late)
         lowering.has_allowed_lateness = has_allowed_lateness
+        lowering.windows_change = windows_change
         lowering.watermark = spark_watermark(plan, catalog)
         rows = lowering.step(plan) if late is None else lowering.with_late_rows(plan)
     except StreamRefusal as refusal:
@@ -225,6 +227,8 @@ class _StreamLowering(WholeWindowsLowering):
     # watermark for calls of CURRENT_WATERMARK, if there are any
     watermark: SparkWatermark | None = None
     has_allowed_lateness = False
+    # whether settings let windows be emitted more than once
+    windows_change = False
 
     @cached_property
     def operators(self) -> dict[int, StreamWindowStep]:
@@ -278,10 +282,17 @@ class _StreamLowering(WholeWindowsLowering):
                 f"{NO_UPDATES}, or remove FILL",
                 local.place,
             )
-        if self._emits_updates and isinstance(node, StreamRank) and local.window.closes:
+        if self.windows_change and isinstance(node, StreamRank) and local.window.closes:
             raise StreamRefusal(
                 "the first row of a key by the time of the watermark is emitted once, so allowed "
                 "lateness and early firing are not supported",
+                NO_UPDATES,
+                local.place,
+            )
+        if self.windows_change and local.window.closes and not self._emits_updates:
+            raise StreamRefusal(
+                "with allowed lateness or early firing, windows and groups over results of "
+                "windows can only filter and project them",
                 NO_UPDATES,
                 local.place,
             )
@@ -349,13 +360,6 @@ class _StreamLowering(WholeWindowsLowering):
         with self._below(emits_updates=False, needs_time=needs_time):
             query = rows.query_with_watermarks(
                 local.input, local.time_column if has_time else None, self._followed, place
-            )
-        if self._emits_updates and rows.has_operator and has_time:
-            raise StreamRefusal(
-                "a window over the results of another window does not support allowed "
-                "lateness or early firing",
-                f"{NO_UPDATES}, or remove the outer window",
-                local.place,
             )
         is_one = rows.are_carried and len(rows.sources) == 1
         source: SqlRows | SplitScan

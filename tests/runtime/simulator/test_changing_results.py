@@ -13,7 +13,9 @@ from runtime.spec.stream import FINAL_US
 from runtime.streaming.operators import row_changes
 from runtime.streaming.watermarks import FIRE_LAG_US
 from tests.runtime.simulator.queries import START, stream
+from tests.runtime.simulator.queries import WINDOWS as OF_TABLE
 from tests.runtime.simulator.test_all_time import difference_after_a_micro_batch, rows
+from tests.runtime.simulator.test_first_rows import rows_in_time
 
 LAST = "SELECT k, v, d FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) = 1"
 _COUNTED = "SELECT k, COUNT(*) AS n, SUM(v) AS s FROM t GROUP BY k"
@@ -96,6 +98,40 @@ def test_a_window_has_the_results_that_are_true_when_it_closes(kind, name, seed)
         ]
         assert difference(expected, rows_of([output.rows])) is None
         passed = passed if mark is None else mark
+    assert disagreement(of, of.history(seed), of.batch_rows(of.order), seed) is None
+
+
+_MINUTES = (
+    "SELECT window_end, window_time AS wt, k, COUNT(*) AS n, SUM(v) AS s FROM TABLE({}) "
+    "GROUP BY k, window_start, window_end, window_time"
+)
+_TUMBLE = _MINUTES.format(OF_TABLE["tumble"])
+_SESSION = _MINUTES.format(OF_TABLE["session"])
+OVER_WINDOWS = {
+    "groups": f"SELECT k, MAX(n) AS hi, SUM(s) AS s FROM ({_TUMBLE}) WHERE n > 1 GROUP BY k",
+    "groups by an expression": f"SELECT SECOND(window_end) % 2 AS m, MAX(n) AS hi FROM ({_TUMBLE}) "
+    "GROUP BY SECOND(window_end) % 2",
+    "windows": f"SELECT window_end, SUM(n) AS n, MAX(s) AS s FROM TABLE(HOP((SELECT wt, n, s FROM ({_TUMBLE})), "
+    "DESCRIPTOR(wt), INTERVAL '5' SECONDS, INTERVAL '15' SECONDS)) "
+    "GROUP BY window_start, window_end",
+    "groups of sessions": f"SELECT n, COUNT(*) AS c FROM ({_SESSION}) GROUP BY n",
+}
+_EARLY = "table.exec.emit.early-fire."
+SETTINGS = {
+    "once": (),
+    "early": ((f"{_EARLY}enabled", "true"), (f"{_EARLY}delay", "0 s")),
+    "late": (("table.exec.emit.allow-lateness", "30 s"),),
+    "after a delay": ((f"{_EARLY}enabled", "true"), (f"{_EARLY}delay", "5 s")),
+}
+
+
+@pytest.mark.variants(2)
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("name", OVER_WINDOWS)
+@pytest.mark.parametrize("seed", range(2))
+def test_windows_and_groups_follow_windows_that_are_emitted_again(name, settings, seed):
+    given = rows(seed, 24) if settings == "late" else rows_in_time(seed)
+    of = stream(OVER_WINDOWS[name], given, settings=SETTINGS[settings])
     assert disagreement(of, of.history(seed), of.batch_rows(of.order), seed) is None
 
 
