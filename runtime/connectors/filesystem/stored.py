@@ -5,13 +5,12 @@ For stores without a file system in Spark, because PySpark does not include the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatch
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType
 
 from runtime.connectors.columns import declared_type, no_columns
 from runtime.errors import ExecutionError, SetupError
@@ -32,41 +31,11 @@ from runtime.scan.whole_rows import row_schema, spark_arrow_type
 from runtime.spark.files import store_package
 from runtime.spark.versions.arrow_types import to_arrow_type
 from runtime.spark.versions.columns import type_from_ddl
-from runtime.spark.versions.newer_classes import DataSource, DataSourceStreamReader, InputPartition
 from runtime.spec.scan import ScanFile
 from runtime.spec.table import TableSpec
 
-UNREAD_ROWS = "sqlwin_unread_rows"
 # Options of Spark's reader about the listing of files, and writer options
 _KNOWN = ("pathglobfilter", "recursivefilelookup", "basepath", "compression")
-
-
-class _Unread(DataSourceStreamReader):
-    def __init__(self, message: str) -> None:
-        self._message = message
-
-    def initialOffset(self) -> dict[str, int]:
-        raise ExecutionError(self._message)
-
-    def latestOffset(self, start: Any, limit: Any) -> dict[str, int]:
-        # for a stream that was started when Spark had the package
-        raise ExecutionError(self._message)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        raise ExecutionError(self._message)
-
-
-class UnreadRows(DataSource):
-    """Stream source with columns but no rows, which fails with its reason when read."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name of the Spark data source."""
-        return UNREAD_ROWS
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return a reader that fails with the reason."""
-        return _Unread(self.options["message"])
 
 
 def check_readable(spark: SparkSession, spec: TableSpec, origin: str) -> None:

@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from runtime.commits import read_commits
-from runtime.connectors.connector import register_source
 from runtime.connectors.filesystem.parquet_types import special_column
 from runtime.connectors.filesystem.planning import may_be_unwritten
 from runtime.connectors.filesystem.publish import clear_batches
@@ -28,8 +27,8 @@ from runtime.connectors.filesystem.read import (
     select_declared,
 )
 from runtime.connectors.filesystem.records import FILES_DDL
-from runtime.connectors.filesystem.stored import UNREAD_ROWS, UnreadRows
 from runtime.connectors.filesystem.text import text_reading
+from runtime.connectors.unread_rows import unread_rows
 from runtime.errors import CatalogError, ExecutionError, SetupError
 from runtime.files import Files
 from runtime.frames.file_rows import file_path
@@ -125,11 +124,9 @@ def _stored_stream(
             f"table `{spec.name}`: a stream of {origin} supports {others[0]} only with {package}",
             subjects=(spec.name,),
         )
-    register_source(spark, UnreadRows)
     schema = read_stored_table(spark, spec, origin, files).schema
     reason = f"table `{spec.name}`: this query needs rows of {origin} that streams read only with "
-    reader = spark.readStream.format(UNREAD_ROWS).schema(schema)
-    return reader.option("message", f"{reason}{package}").load()
+    return unread_rows(spark, schema, f"{reason}{package}")
 
 
 def _await_commits(spec: TableSpec, path: str, files: Files) -> None:

@@ -1,0 +1,53 @@
+"""Spark's view of a stream that only tasks can read: its columns, and why Spark cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from runtime.connectors.connector import register_source
+from runtime.errors import ExecutionError
+from runtime.spark.versions.newer_classes import DataSource, DataSourceStreamReader, InputPartition
+
+_FORMAT = "sqlwin_unread_rows"
+
+
+class _Unread(DataSourceStreamReader):
+    def __init__(self, message: str) -> None:
+        self._message = message
+
+    def initialOffset(self) -> dict[str, int]:
+        raise ExecutionError(self._message)
+
+    def latestOffset(self, start: Any, limit: Any) -> dict[str, int]:
+        # for a stream that was started when Spark had the package
+        raise ExecutionError(self._message)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise ExecutionError(self._message)
+
+
+class UnreadRows(DataSource):
+    """Stream source with columns but no rows, which fails with its reason when read."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the Spark data source."""
+        return _FORMAT
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return a reader that fails with the reason."""
+        return _Unread(self.options["message"])
+
+
+def unread_rows(spark: SparkSession, schema: StructType, message: str) -> DataFrame:
+    """Return a stream with columns, which fails with a message if Spark reads its rows."""
+    register_source(spark, UnreadRows)
+    rows: DataFrame = (
+        spark.readStream.format(_FORMAT).schema(schema).option("message", message).load()
+    )
+    return rows
