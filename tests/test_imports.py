@@ -91,6 +91,10 @@ MAY_IMPORT = {
         "runtime runtime.compute runtime.connectors runtime.options runtime.detection runtime.frames "
         "runtime.scan runtime.spark runtime.spec runtime.text runtime.writing pyarrow pyspark"
     ),
+    "runtime.connectors.hybrid": (
+        "runtime runtime.compute runtime.connectors runtime.frames runtime.options runtime.scan "
+        "runtime.spark runtime.spec numpy pyarrow pyspark"
+    ),
     "runtime.connectors.lake": (
         "runtime runtime.compute runtime.connectors runtime.frames runtime.lake "
         "runtime.options runtime.results runtime.scan runtime.spark runtime.spec "

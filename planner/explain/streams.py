@@ -9,7 +9,7 @@ from planner.explain.windows import window_text
 from planner.materialized.form import time_text
 from planner.nodes.logical import INTERVAL_COLUMNS
 from planner.streams.slice_store import reason_of_store
-from runtime.plan.local import StreamLocalStep
+from runtime.plan.local import SplitScan, StreamLocalStep
 from runtime.plan.nodes import PlanNode
 from runtime.plan.rows import JoinedRows, RankedRows
 from runtime.plan.streams import (
@@ -265,7 +265,10 @@ def _watermark(local: StreamLocalStep, policy: str) -> str:
     names = ", ".join(source.name for source in local.mode.sources)
     of_several = {"min": "minimum of ", "max": "maximum of "}[policy]
     origin = of_several if len(local.mode.sources) > 1 else "from "
-    return f"  watermark: {origin}{names}; never decreases{_idle_advance(local)}"
+    line = f"  watermark: {origin}{names}; never decreases{_idle_advance(local)}"
+    if isinstance(local.source, SplitScan) and local.source.source.table.parts:
+        line += f"\n  {names} reads {local.source.source.path}"
+    return line
 
 
 def _idle_advance(local: StreamLocalStep) -> str:

@@ -73,6 +73,7 @@ class Table:
 
     Attributes:
         spec: Definition, with the options of all connectors.
+        parts: Tables of `spec.parts`.
         options: Options of the connector.
         can_stream: Whether the class overrides `stream`.
         can_stream_bounded: Whether `stream` also reads a bounded table, and then ends.
@@ -84,9 +85,12 @@ class Table:
         is_read_in_process: Whether this process can read the table without Spark, see
             `read_in_process`; files are handled separately.
         brings_columns: Whether the table itself defines its columns, as lake tables do.
+        part_options: Options that name the tables whose rows it reads, in the order of
+            `TableSpec.parts`.
     """
 
     spec: TableSpec
+    parts: tuple[Table, ...] = ()
     options: ClassVar[Options] = {}
     can_stream: ClassVar[bool] = False
     can_stream_bounded: ClassVar[bool] = False
@@ -95,6 +99,7 @@ class Table:
     sink_mode: ClassVar[SinkMode | None] = None
     is_read_in_process: ClassVar[bool] = False
     brings_columns: ClassVar[bool] = False
+    part_options: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

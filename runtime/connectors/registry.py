@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
@@ -28,6 +29,7 @@ BUILT_IN = {
     "upsert-kafka": "runtime.connectors.kafka.upsert:UpsertKafkaTable",
     "postgres": "runtime.connectors.postgres.connector:PostgresTable",
     "jdbc": "runtime.connectors.postgres.connector:PostgresTable",
+    "hybrid": "runtime.connectors.hybrid.connector:HybridTable",
     "socket": "runtime.connectors.socket:SocketTable",
     "spark": "runtime.connectors.data_source:DataSourceTable",
     "nexmark": "runtime.connectors.generated.nexmark:NexmarkTable",
@@ -53,7 +55,8 @@ def open_table(spec: TableSpec) -> Table:
         connector = load_connector(spec.connector.lower())
     except KeyError:
         raise _unknown_connector(spec) from None
-    return connector.open(spec)
+    table = connector.open(spec)
+    return replace(table, parts=tuple(map(open_table, spec.parts))) if spec.parts else table
 
 
 def open_writable(spec: TableSpec, *, overwrite: bool) -> Table:

@@ -278,6 +278,22 @@ NEXMARK: Options = {
     "scan.parallelism": Option("number of generating tasks", _COUNT),
 }
 
+HYBRID: Options = {
+    "first": Option("bounded table that is read first, in order of time", required=True),
+    "then": Option("table that is read from the end of the first on", required=True),
+    "overlap": Option(
+        "time before the newest row of the first from which the second is read, its rows that the "
+        "first has too being dropped; or allow: the second starts where its options say, and no "
+        "row is dropped",
+        lambda value: None if value.lower() == "allow" else duration(value),
+        required=True,
+    ),
+    "overlap.key": Option("columns that identify a row, separated by ;; default: PRIMARY KEY"),
+    "first.range-size": Option(
+        "bytes of the first that a micro-batch reads at least; default 256 mb", size
+    ),
+}
+
 SOCKET: Options = {
     "hostname": Option("host of the server", required=True),
     "port": Option("its port", integer(1, 65535), required=True),

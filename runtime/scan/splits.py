@@ -69,6 +69,7 @@ class RowGroup:
 
     Attributes:
         number: Index in the file.
+        middle: Offset of its middle in the file, by which a FileRange selects it.
         n_rows: Number of rows.
         compressed_bytes: Compressed size of the source's columns.
         n_bytes: Uncompressed size of the source's columns.
@@ -76,6 +77,7 @@ class RowGroup:
     """
 
     number: int
+    middle: int
     n_rows: int
     compressed_bytes: int
     n_bytes: int
@@ -249,6 +251,7 @@ def _groups_of(file: ScanFile, criteria: RowGroupCriteria) -> FileGroups:
         groups.append(
             RowGroup(
                 number,
+                _middle(row_group),
                 row_group.num_rows,
                 sum(chunk.total_compressed_size for chunk in chunks),
                 sum(chunk.total_uncompressed_size for chunk in chunks),

@@ -58,9 +58,14 @@ def read_stream_file(
     """
     try:
         if store is None or part is None:
+            if part is not None and part.file.n_bytes not in (0, os.path.getsize(path)):
+                raise _changed(path)
             footer = open_footer(path, store)
         else:
             footer = _check_footer(part.file, store)
+    except FileNotFoundError as error:
+        reason = f"{path} was deleted before the stream read it"
+        raise ExecutionError(reason, hint=_DELETED) from error
     except Refused as refused:
         reason = refused.refusal.reason
         is_gone = not os.path.exists(path) if store is None else GONE in reason
@@ -87,8 +92,12 @@ def _check_footer(file: ScanFile, store: Store) -> pq.FileMetaData:
                 return footer_of(opened, file.path)
     except OSError as error:
         refuse(f"cannot read {file.path}: {error.strerror or error}")
-    raise ExecutionError(
-        f"{file.path} changed after the stream had started to read it",
+    raise _changed(file.path)
+
+
+def _changed(path: str) -> ExecutionError:
+    return ExecutionError(
+        f"{path} changed after the stream had started to read it",
         hint="write new files instead of changing existing ones, and run the statement again",
     )
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from runtime.spec.expressions import Expression
 from runtime.spec.table import Column, TableSpec
@@ -86,6 +86,40 @@ class SplitReader(Protocol):
         """
         return None
 
+    def watermark_limit_us(self, split: str) -> int | None:
+        """Return how far the rows of a split may advance the watermark at most.
+
+        None if nothing but their times limits it.
+        """
+        return None
+
+
+class SplitOffsets(Protocol):
+    """Position of a stream in a table, pickled and used in the process of Spark's source.
+
+    An offset is a JSON value. It is stored in Spark's checkpoint.
+    """
+
+    @abstractmethod
+    def start(self) -> Any:
+        """Return the offset of a stream that has read nothing."""
+
+    @abstractmethod
+    def latest(self, last: Any) -> Any:
+        """Return the end of the micro-batch that begins at `last`; `last` if nothing is new."""
+
+    @abstractmethod
+    def splits(self, start: Any, end: Any) -> Sequence[str]:
+        """Return the splits of a micro-batch, each time the same. `start` is None for the first."""
+
+    @abstractmethod
+    def end_now(self) -> None:
+        """Let the stream end with the rows that the table has now."""
+
+    def stop(self) -> None:
+        """Close connections."""
+        return
+
 
 class SplitSearch(Protocol):
     """Search for new splits of a stream that Spark does not list itself."""
@@ -108,10 +142,12 @@ class SplitStream(NamedTuple):
     Attributes:
         splits: Streaming DataFrame whose first column is the text of a split.
         search: Search for new splits. None if Spark finds them.
+        source: Source whose readers read these splits. None: any source of the table.
     """
 
     splits: DataFrame
     search: SplitSearch | None = None
+    source: SplitSource | None = None
 
 
 class SplitSource(Protocol):
@@ -135,6 +171,17 @@ class SplitSource(Protocol):
             ExecutionError: The source cannot be listed.
         """
         raise AssertionError("no stream reads the table")
+
+    def offsets(self, directory: str) -> SplitOffsets:
+        """Return the offsets of a stream for a source that reads several tables.
+
+        Args:
+            directory: Directory in the checkpoint for the table's own records.
+
+        Raises:
+            SqlwinError: The table cannot be read in this way.
+        """
+        raise AssertionError("the table is no part of another one")
 
     def batch_splits(
         self, n_tasks: int, filters: Sequence[Expression] = ()

@@ -134,7 +134,8 @@ class TableSpec:
     Empty `columns` means: use the schema of the files or the source.
 
     `storage` identifies the storage of a table whose rows are in this process, see
-    `runtime.connectors.connector.Table.with_storage`. It does not come from the statement.
+    `runtime.connectors.connector.Table.with_storage`. `parts` are the definitions of the tables
+    that a table reads, see `Table.part_options`. Neither comes from the statement.
     """
 
     name: str
@@ -147,6 +148,7 @@ class TableSpec:
     comment: str | None = None
     temporary: bool = False
     storage: str = field(default="", compare=False, repr=False)
+    parts: tuple[TableSpec, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def physical_columns(self) -> tuple[TableColumn, ...]:

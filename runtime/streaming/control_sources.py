@@ -18,7 +18,7 @@ from runtime.connectors.registry import open_table
 from runtime.files import as_uri
 from runtime.frames.heartbeat import heartbeats
 from runtime.local.streaming.plan import PROCESSING_TIME_SQL
-from runtime.spec.source import SplitSearch, SplitStream
+from runtime.spec.source import SplitSearch, SplitSource, SplitStream
 from runtime.spec.stream import ALL_SOURCES, KEEP, PROCESSING_TIME, SOURCE, WATERMARK
 from runtime.spec.table import TableSpec
 
@@ -53,6 +53,10 @@ class ControlSources:
                 directory = f"{self._listed_files}/{len(self._streams)}"
             self._streams[table] = open_table(table).splits(spark).stream(directory)
         return self._streams[table].splits
+
+    def source(self, spark: SparkSession, table: TableSpec) -> SplitSource:
+        """Return the source whose readers read the splits from `splits`."""
+        return self._streams[table].source or open_table(table).splits(spark)
 
     def start(self, failed: Callable[[BaseException], None], is_over: Callable[[], bool]) -> None:
         """Start to look for new splits, for sources that Spark does not list.

@@ -21,6 +21,7 @@ from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.change_messages import check_table
 from sqlwin.catalog.entries import Entry, View, columns_of, entry_kind
 from sqlwin.catalog.options import idle_notes
+from sqlwin.catalog.parts import with_parts
 from sqlwin.statements.column_checks import NameFault, fault_in_names, has_no_physical_columns
 from sqlwin.statements.nodes import AlterTable, Create, CreateTable, CreateView, Name, Statement
 
@@ -71,6 +72,9 @@ class Definitions:
         spec = self._spec(statement, rows)
         if change_format(spec) is not None:
             check_table(spec)
+        if (linked := with_parts(self._catalog, spec)) is not spec:
+            spec = linked
+            self._check_names(spec)
         if rows is None and statement.like is None and has_no_physical_columns(spec.columns):
             spec = self._add_stored_columns(spec)
         table = open_table(spec)
@@ -117,7 +121,7 @@ class Definitions:
                 subjects=(name,),
                 hint="it changes tables of CREATE TABLE ... WITH",
             )
-        changed = self._with_options(spec, statement)
+        changed = with_parts(self._catalog, self._with_options(spec, statement))
         check_table(changed)
         new_name = statement.new_name
         if new_name is not None:

@@ -10,6 +10,7 @@ listing files belong to a micro-batch, also when it is recomputed.
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from runtime.commits import batch_of
 from runtime.connectors.filesystem.stream import file_source_options
 from runtime.errors import ExecutionError, SqlwinError
-from runtime.files import Files, as_uri
+from runtime.files import Files, LocalFiles, as_uri
 from runtime.options.checks import monitor_interval_us
 from runtime.refusal import Refused
 from runtime.scan.files import NO_FILES, list_files
@@ -48,13 +49,18 @@ class ListedFiles:
     Args:
         table: Table specification.
         origin: Resolved path of the table.
-        stored: Object store of the table.
+        stored: Object store of the table. None for this machine.
         files: File system of the checkpoint.
         directory: Directory of the listings in the checkpoint.
     """
 
     def __init__(
-        self, table: TableSpec, origin: str, stored: StoredFiles, files: Files, directory: str
+        self,
+        table: TableSpec,
+        origin: str,
+        stored: StoredFiles | None,
+        files: Files,
+        directory: str,
     ) -> None:
         self._table = table
         self._path = origin
@@ -71,10 +77,9 @@ class ListedFiles:
         files.make_directory(directory)
         for name in files.names_in(directory):
             if name.endswith(".json"):
-                lines = files.read_text(f"{directory}/{name}").splitlines()
-                parts = (FileRange.of(json.loads(line)["path"]) for line in lines)
-                self._seen.update(part.file.path for part in parts)
-                self._n_listings = max(self._n_listings, int(name.removesuffix(".json")) + 1)
+                number = int(name.removesuffix(".json"))
+                self._seen.update(FileRange.of(text).file.path for text in self.texts(number))
+                self._n_listings = max(self._n_listings, number + 1)
 
     def list_new(self) -> None:
         """List the store and record new files.
@@ -83,11 +88,11 @@ class ListedFiles:
             ExecutionError: The store cannot be listed.
         """
         try:
-            roots = expand(self._path, self._stored)
+            roots = expand(self._path, self._stored or LocalFiles())
         except OSError as error:
             raise self._unreadable(error.strerror or str(error)) from error
         try:
-            listing = list_files(roots, self._stored.store)
+            listing = list_files(roots, None if self._stored is None else self._stored.store)
         except Refused as refused:
             if refused.refusal.reason == NO_FILES:
                 return
@@ -95,7 +100,7 @@ class ListedFiles:
         if listing.partition_columns:
             raise self._unreadable("directory names contain partition columns")
         new = [
-            ScanFile(path, (), (), *listing.stamps[path])
+            ScanFile(path, (), (), *(listing.stamps.get(path) or _stamp(path)))
             for path, _ in listing.files
             if path not in self._seen
         ]
@@ -106,11 +111,26 @@ class ListedFiles:
             self._n_listings += 1
             self._seen.update(file.path for file in chunk)
 
+    @property
+    def n_listings(self) -> int:
+        """Number of listings so far."""
+        return self._n_listings
+
+    def texts(self, number: int) -> list[str]:
+        """Return the file parts in a listing."""
+        lines = self._files.read_text(f"{self._directory}/{number:08d}.json").splitlines()
+        return [json.loads(line)["path"] for line in lines]
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether a micro-batch reads one listing only."""
+        return any(limit is not None for limit in _limits(self._table))
+
     def parts(self, spark: SparkSession) -> DataFrame:
         """Return the listed file parts in the column `path`, spread over the cores."""
         reader: Any = spark.readStream.schema(_PARTS_DDL)
         reader = reader.options(**{BRINGS_SPLITS: "true", "maxFileAge": _NEVER})
-        if any(limit is not None for limit in _limits(self._table)):
+        if self.has_limits:
             reader = reader.option("maxFilesPerTrigger", "1")
         rows: DataFrame = reader.json(as_uri(self._directory))
         return rows.repartition(spark.sparkContext.defaultParallelism)
@@ -155,6 +175,12 @@ class ListedFiles:
             f"table `{self._table.name}`: cannot read {self._path}: {why}",
             subjects=(self._table.name,),
         )
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    """Return the size and the modification time of a file of this machine."""
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
 
 
 def _parts(file: ScanFile) -> Iterator[FileRange]:

@@ -13,6 +13,7 @@ from runtime.connectors.kafka.columns import columns_of
 from runtime.connectors.kafka.decode import CSV, JSON
 from runtime.connectors.kafka.offsets import Range, Reading, portions
 from runtime.connectors.kafka.source import (
+    KafkaOffsets,
     available_ranges,
     check_installed,
     message_ddl,
@@ -138,10 +139,16 @@ class KafkaSplits(SplitSource):
 
         The source is the same to Spark whichever columns are read.
         """
+        return SplitStream(ranges(self.spark, self._reading_of_ranges()))
+
+    def offsets(self, directory: str) -> KafkaOffsets:
+        """Return the offsets of a stream; Kafka has no records in the checkpoint."""
+        return KafkaOffsets(self._reading_of_ranges())
+
+    def _reading_of_ranges(self) -> Reading:
         check_installed(self.spec.name)
         retries = retries_of_stream(self.spark)
-        reading = replace(reading_of(self.spec, is_stream=True), wanted=(), retries=retries)
-        return SplitStream(ranges(self.spark, reading))
+        return replace(reading_of(self.spec, is_stream=True), wanted=(), retries=retries)
 
     def with_decoded(self, rows: DataFrame, column: str, columns: Sequence[Column]) -> DataFrame:
         """Let Spark decode messages: see `SplitSource.with_decoded`."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
 
@@ -50,7 +51,7 @@ from runtime.spark.versions.newer_classes import (
     SupportsTriggerAvailableNow,
     WriterCommitMessage,
 )
-from runtime.spec.source import BRINGS_SPLITS, WATERMARK_SPLIT
+from runtime.spec.source import BRINGS_SPLITS, WATERMARK_SPLIT, SplitOffsets
 
 FORMAT = "sqlwin_kafka"
 # Column of ranges for tasks that read Kafka themselves
@@ -262,6 +263,42 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._partitions = self._connect().partitions(reading.topics, reading.pattern)
             self._looked_at = now
         return self._partitions
+
+
+@dataclass(frozen=True)
+class KafkaOffsets(SplitOffsets):
+    """Offsets of a stream that reads ranges of messages; see `SplitOffsets`.
+
+    Attributes:
+        reading: What to read.
+    """
+
+    reading: Reading
+
+    @cached_property
+    def _reader(self) -> _StreamReader:
+        return _StreamReader(self.reading)
+
+    def start(self) -> Any:
+        """Return where the table's options let a stream start."""
+        return self._reader.initialOffset()
+
+    def latest(self, last: Any) -> Any:
+        """Return the newest offsets, or fewer if the table limits micro-batches."""
+        return self._reader.latestOffset(last, self._reader.getDefaultReadLimit())
+
+    def splits(self, start: Any, end: Any) -> list[str]:
+        """Return the ranges of a micro-batch."""
+        with _about(self.reading):
+            return [range_.text() for range_ in planned_ranges(self.reading, start, end)]
+
+    def end_now(self) -> None:
+        """End with the messages that exist now."""
+        self._reader.prepareForTriggerAvailableNow()
+
+    def stop(self) -> None:
+        """Close the client."""
+        self._reader.stop()
 
 
 class _Sender:

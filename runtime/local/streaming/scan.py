@@ -74,12 +74,13 @@ class ScanTask:
                 self._local.progress.observe(decode_sent(control, delay_us=0))
             for split in splits.drop_null().to_pylist():
                 number = self._reader.watermark_split(split) if self._follows_splits else None
+                limit_us = self._reader.watermark_limit_us(split)
                 for rows in self._reader.read([split], self._rows.dictionaries):
                     n_read += rows.num_rows
                     if is_undecoded(rows):
                         yield rows
                     else:
-                        yield from self._buffer_rows(rows, number)
+                        yield from self._buffer_rows(rows, number, limit_us)
         if n_read:
             yield encode([(self._plan.numbers[0], RowsRead(n_read))])
 
@@ -97,13 +98,18 @@ class ScanTask:
                 rows = convert_types(of_split, self._columns, self._rows.dictionaries)
                 yield from self._buffer_rows(rows, number)
 
-    def _buffer_rows(self, rows: pa.RecordBatch, split: int | None) -> Iterator[BufferRows]:
-        valid_rows = self._observe(rows, split)
+    def _buffer_rows(
+        self, rows: pa.RecordBatch, split: int | None, limit_us: int | None = None
+    ) -> Iterator[BufferRows]:
+        valid_rows = self._observe(rows, split, FINAL_US if limit_us is None else limit_us)
         if valid_rows.num_rows:
             yield self._plan.buffer.rows(self._rows.columns(valid_rows))
 
-    def _observe(self, batch: pa.RecordBatch, split: int | None) -> pa.RecordBatch:
-        """Record the progress of a split's rows; return those that count and have a time."""
+    def _observe(self, batch: pa.RecordBatch, split: int | None, limit_us: int) -> pa.RecordBatch:
+        """Record the progress of a split's rows; return those that count and have a time.
+
+        They advance the watermark to `limit_us` at most.
+        """
         count(f"{SOURCE_ROWS}0", batch.num_rows)
         batch = self._rows.add_time(batch)
         times = self._rows.times(batch)
@@ -113,7 +119,8 @@ class ScanTask:
         if n_timed and self._plan.buffer.window.closes:
             bounds = pc.min_max(pa.array(int64_values(times.drop_null())))
             lowest, highest = (
-                max(bounds[name].as_py() - self._delay_us, -FINAL_US) for name in ("min", "max")
+                max(min(bounds[name].as_py() - self._delay_us, limit_us), -FINAL_US)
+                for name in ("min", "max")
             )
         valid_rows = self._rows.filter_rows(batch)
         n_null_times = self._rows.n_null_times - before

@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType
 
-from runtime.connectors.registry import open_table
 from runtime.frames.blobs import map_in_arrow
 from runtime.frames.job_properties import known_closed_us
 from runtime.frames.meter import Wrap, unmeasured
@@ -126,7 +125,7 @@ def _scan_stage(
         splits, is_cascade=False, has_processing_time=has_processing_time
     )
     rows = rows.selectExpr(*encode_columns(rows.columns, has_watermark=False))
-    source = open_table(table).splits(spark)
+    source = options.control_sources.source(spark, table)
     reader = source.reader(columns, is_stream=True)
     first = wrap(_run_scan(plan, local, reader))
     if reader.undecoded_ddl is None:

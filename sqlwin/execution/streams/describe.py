@@ -137,4 +137,6 @@ def _describe(entry: TableSpec | Registered, resolved: Callable[[str], str]) -> 
         # After a change of directory, a relative path means another place.
         lines.append(f"{PLACE}{resolved(path)}")
     lines += [f"'{k}' = '{v}'" for k, v in entry.options if not may_differ(k)]
+    for part in entry.parts:
+        lines += [f"{part.name}: {line}" for line in _describe(part, resolved).splitlines()]
     return "\n".join(lines)

@@ -1,0 +1,99 @@
+"""Tables of the connector 'hybrid': checks, and their rows in a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+from runtime.connectors.columns import declared_schema
+from runtime.connectors.connector import Table
+from runtime.connectors.declarations import check_columns
+from runtime.connectors.hybrid.overlap import rows_of_both
+from runtime.connectors.hybrid.parts import Parts, check_parts
+from runtime.connectors.hybrid.splits import HybridSplits
+from runtime.connectors.unread_rows import unread_rows
+from runtime.errors import CatalogError
+from runtime.options.checks import check_options
+from runtime.options.known import HYBRID
+from runtime.refusal import Refused, refuse
+from runtime.spec.source import SplitTable
+from runtime.spec.table import Column
+
+
+class HybridTable(Table):
+    """Table with the rows of a bounded table and of the table that continues it."""
+
+    options = HYBRID
+    can_stream_bounded = True
+    part_options = ("first", "then")
+
+    @property
+    def both(self) -> Parts:
+        """Both tables, and how the second continues the first.
+
+        Raises:
+            CatalogError: The table was not created by CREATE TABLE of this session.
+        """
+        if len(self.parts) != len(self.part_options):
+            raise CatalogError(
+                f"table `{self.spec.name}`: the tables that 'first' and 'then' name are unknown",
+                subjects=(self.spec.name,),
+                hint="create it again in this session",
+            )
+        return Parts(self.spec, *self.parts)
+
+    def validate(self) -> None:
+        """Check the options, and that both tables have the columns.
+
+        Raises:
+            CatalogError: An option or a column is wrong, or a table cannot be this part.
+        """
+        check_options(self.spec, self.options)
+        check_columns(self.spec)
+        check_parts(self.both)
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether the second table is unbounded."""
+        return self.both.then.is_unbounded
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Return the rows that both tables have now."""
+        return rows_of_both(spark, self.both)
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """Return the columns of a stream that only tasks can read."""
+        try:
+            self.stream_scan(spark, self.both.columns)
+            reason = "this query reads rows as they are, or has an expression that Arrow does not "
+            reason += "evaluate (EXPLAIN names it)"
+        except Refused as refused:
+            reason = refused.refusal.reason
+        schema = declared_schema(self.spec, self.spec.physical_columns)
+        message = (
+            f"table `{self.spec.name}`: a stream reads a hybrid table only for windows that tasks "
+            f"aggregate: {reason}"
+        )
+        return unread_rows(spark, schema, message)
+
+    def stream_scan(self, spark: SparkSession, columns: Sequence[Column]) -> SplitTable:
+        """Return the scan in which tasks read both tables."""
+        if self.spec.late_rows is not None:
+            refuse(f"late rows go to {self.spec.late_rows} with all columns of the table")
+        sources = self.both.scans(spark, columns)
+        first, then = (
+            f"{part.spec.name} ({source.path})"
+            for part, source in zip((self.both.first, self.both.then), sources, strict=True)
+        )
+        path = f"{first} in order of time, then {then}"
+        return SplitTable(self.spec, path, tuple(columns), is_exclusive=True)
+
+    def splits(self, spark: SparkSession) -> HybridSplits:
+        """Return the splits of both tables."""
+        return HybridSplits(spark, self.both)
+
+    @property
+    def has_splits(self) -> bool:
+        """Whether the second table has splits with watermarks of their own."""
+        return self.both.then.has_splits

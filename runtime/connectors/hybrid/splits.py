@@ -1,0 +1,176 @@
+"""Splits of a hybrid table, as the local stage of a stream reads them.
+
+A split of the first table is `["first", LIMIT, SPLIT]`: a split of that table, and the limit of the
+watermark while its range is read. A split of the second is `["then", SPLIT]`.
+
+    listed-files/<number of the table>/history.json    the plan of the first table
+    listed-files/<number of the table>/then/           records of the second table, if it has any
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from runtime.connectors.hybrid.history import History, history_parts, plan_history, read_times
+from runtime.connectors.hybrid.overlap import Overlap, only_counting
+from runtime.connectors.hybrid.parts import Parts
+from runtime.connectors.hybrid.source import FIRST, split_texts
+from runtime.errors import ExecutionError
+from runtime.frames.file_jobs import row_group_selector
+from runtime.frames.scan_source import store_of_scan
+from runtime.records import from_text, to_text
+from runtime.refusal import Refused
+from runtime.spark.files import files_at
+from runtime.spec.source import WATERMARK_SPLIT, SplitReader, SplitSource, SplitStream, SplitTable
+from runtime.spec.table import Column
+
+_PLAN = "history.json"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class HybridReader(SplitReader):
+    """Reader of the splits of both tables in a task; see `SplitReader`.
+
+    Attributes:
+        first: Reads splits of the first table.
+        then: Reads splits of the second table, with time and key if there is an overlap.
+        columns: Columns to return.
+        overlap: Overlap of both tables. None if all rows count.
+    """
+
+    first: SplitReader
+    then: SplitReader
+    columns: tuple[Column, ...]
+    overlap: Overlap | None
+
+    @property
+    def undecoded_ddl(self) -> str | None:
+        """Columns of the second table's rows that are left to Spark."""
+        return self.then.undecoded_ddl
+
+    def read(self, splits: Sequence[str], dictionaries: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        """Read splits one after the other.
+
+        Raises:
+            ExecutionError: A split cannot be read.
+        """
+        names = [column.name for column in self.columns]
+        for text in splits:
+            part, *_, split = json.loads(text)
+            if part == FIRST:
+                yield from self.first.read([split], dictionaries)
+                continue
+            for batch in self.then.read([split], dictionaries):
+                if self.overlap is None or WATERMARK_SPLIT in batch.schema.names:
+                    yield batch
+                else:
+                    yield self.overlap.rows_that_count(batch).select(names)
+
+    def watermark_split(self, split: str) -> int | None:
+        """Return the watermark split of the second table; the first table is read as a whole."""
+        part, *_, text = json.loads(split)
+        return None if part == FIRST else self.then.watermark_split(text)
+
+    def watermark_limit_us(self, split: str) -> int | None:
+        """Return the time that rows of later ranges may have."""
+        part, limit, *_ = json.loads(split)
+        return limit if part == FIRST else None
+
+
+@dataclass(frozen=True)
+class HybridSplits(SplitSource):
+    """Splits of a hybrid table: see `SplitSource`.
+
+    Attributes:
+        spark: Spark session.
+        parts: Both tables.
+        history: Plan of the first table, once the stream has one.
+    """
+
+    spark: SparkSession
+    parts: Parts
+    history: History | None = None
+
+    def reader(self, columns: Sequence[Column], *, is_stream: bool) -> HybridReader:
+        """Return the reader of both tables for tasks."""
+        assert self.history is not None, "only streams have splits, after `stream`"
+        first, parts, history = self.parts.first.splits(self.spark), self.parts, self.history
+        wanted, overlap = tuple(columns), None
+        if history.from_us is not None and history.newest_us is not None:
+            wanted = parts.with_key(columns)
+            overlap = Overlap(
+                parts.time,
+                parts.key,
+                history.from_us,
+                history.newest_us,
+                history.overlap,
+                first.reader(parts.with_key(()), is_stream=True),
+            )
+        return HybridReader(
+            first.reader(columns, is_stream=True),
+            parts.then.splits(self.spark).reader(wanted, is_stream=True),
+            tuple(columns),
+            overlap,
+        )
+
+    def stream(self, directory: str | None) -> SplitStream:
+        """Return the splits as they arrive; the first run of a stream plans the first table.
+
+        Raises:
+            ExecutionError: A file of the first table cannot be read.
+        """
+        assert directory is not None, "streams have a checkpoint"
+        history = self._plan(directory)
+        then = self.parts.then_from(history.from_us).splits(self.spark)
+        texts = split_texts(self.spark, history.ranges, then.offsets(f"{directory}/then"))
+        return SplitStream(texts, source=replace(self, history=history))
+
+    def with_decoded(self, rows: DataFrame, column: str, columns: Sequence[Column]) -> DataFrame:
+        """Let Spark decode rows of the second table: see `SplitSource.with_decoded`."""
+        assert self.history is not None, "only streams have splits, after `stream`"
+        then = self.parts.then.splits(self.spark)
+        if self.history.from_us is None:
+            return then.with_decoded(rows, column, columns)
+        decoded = then.with_decoded(rows, column, self.parts.with_key(columns))
+        overlap = self.reader(columns, is_stream=True).overlap
+        assert overlap is not None
+        names = [c.name for c in columns]
+        names += [name for name in decoded.columns if name.startswith("$")]
+        return only_counting(decoded, overlap).select(*(f"`{name}`" for name in names))
+
+    def _plan(self, directory: str) -> History:
+        """Return the plan in the checkpoint; make it if the stream is new."""
+        files, path = files_at(self.spark, directory), f"{directory}/{_PLAN}"
+        if files.exists(path):
+            try:
+                return from_text(History, files.read_text(path), _VERSION)
+            except ValueError as error:
+                raise ExecutionError(f"{path} is damaged: {error}") from error
+        parts = self.parts
+        first = parts.first.splits(self.spark)
+        try:
+            source, _ = parts.scans(self.spark, parts.columns)
+            reader = first.reader([parts.time], is_stream=True)
+        except Refused as refused:
+            raise ExecutionError(f"table `{parts.spec.name}`: {refused}") from refused
+        assert not isinstance(source, SplitTable)
+        n_tasks = self.spark.sparkContext.defaultParallelism
+        rows = history_parts(
+            source,
+            parts.time,
+            max(parts.range_bytes // n_tasks, 1),
+            partial(read_times, self.spark, reader, parts.time),
+            store_of_scan(self.spark, source.path),
+            row_group_selector(self.spark),
+        )
+        history = plan_history(rows, parts.range_bytes, n_tasks, parts.overlap_us)
+        files.make_directory(directory)
+        files.write_text(path, to_text(history, _VERSION))
+        return history

@@ -1,0 +1,113 @@
+"""Hybrid tables on Spark: a stream over a history and then over files or a topic."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import sqlwin
+from tests.observing import wait_until
+from tests.runtime.connectors.kafka.broker import Broker, broker
+
+__all__ = ["broker"]
+
+COLUMNS = "id BIGINT, ts TIMESTAMP(3), v INT"
+START = dt.datetime(2026, 5, 1)  # noqa: DTZ001
+N_ROWS, N_FIRST, N_BOTH = 600, 400, 50
+QUERY = """
+    SELECT window_end, COUNT(*) AS n, SUM(v) AS total
+    FROM TABLE(HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND, INTERVAL '1' MINUTE))
+    GROUP BY window_start, window_end"""
+
+
+def rows_between(start: int, stop: int) -> pa.Table:
+    """Return rows, one per second."""
+    return pa.table(
+        {
+            "id": range(start, stop),
+            "ts": pa.array(
+                [START + dt.timedelta(seconds=n) for n in range(start, stop)], pa.timestamp("ms")
+            ),
+            "v": pa.array([n % 7 for n in range(start, stop)], pa.int32()),
+        }
+    )
+
+
+def create(session: sqlwin.Session, first: str, then: str) -> None:
+    """Create the tables of a stream; the newest rows of the first are also in the second."""
+    session.execute(f"""
+        CREATE TABLE history ({COLUMNS}) WITH ({first});
+        CREATE TABLE live ({COLUMNS}, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) WITH ({then});
+        CREATE TABLE events WITH ('connector' = 'hybrid', 'first' = 'history', 'then' = 'live',
+          'overlap' = '{N_BOTH} s', 'overlap.key' = 'id', 'first.range-size' = '4 kb');
+        CREATE TABLE kept (at TIMESTAMP(3), n BIGINT, total BIGINT) WITH ('connector' = 'memory');
+    """)
+
+
+def windows(session: sqlwin.Session, query: str) -> list[tuple]:
+    (result,) = session.execute(f"{query} ORDER BY 1")
+    return [tuple(row) for row in result.rows or ()]
+
+
+@pytest.mark.slow
+def test_csv_and_then_files(fresh_session: sqlwin.Session, tmp_path: Path) -> None:
+    """Files of a history that is not in order are read in order of time."""
+    for part in ("first", "then"):
+        (tmp_path / part).mkdir()
+    starts = [*range(0, N_FIRST, 100)]
+    Random(1).shuffle(starts)
+    for number, start in enumerate(starts):
+        pa.csv.write_csv(
+            rows_between(start, start + 100).take(Random(2).sample(range(100), 100)),
+            tmp_path / "first" / f"{number}.csv",
+            pa.csv.WriteOptions(include_header=False),
+        )
+    pq.write_table(rows_between(N_FIRST - N_BOTH - 20, N_ROWS), tmp_path / "then" / "0.parquet")
+    create(
+        fresh_session,
+        f"'connector' = 'filesystem', 'format' = 'csv', 'path' = '{tmp_path}/first'",
+        f"'connector' = 'filesystem', 'format' = 'parquet', 'path' = '{tmp_path}/then'",
+    )
+    expected = windows(fresh_session, QUERY)
+    assert sum(n for _, n, _ in expected) == 6 * N_ROWS
+    fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
+    text = fresh_session.explain(f"INSERT INTO kept {QUERY}")
+    assert f"events reads history ({tmp_path}/first) in order of time, then live (" in text
+    fresh_session.execute(f"INSERT INTO kept {QUERY}")
+    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    assert windows(fresh_session, "SELECT * FROM kept") == expected
+
+
+@pytest.mark.long
+def test_files_and_then_a_topic(
+    fresh_session: sqlwin.Session, broker: Broker, tmp_path: Path
+) -> None:
+    pq.write_table(rows_between(0, N_FIRST), tmp_path / "0.parquet", row_group_size=100)
+    for row in rows_between(N_FIRST - N_BOTH, N_ROWS).to_pylist():
+        message = json.dumps(row | {"ts": str(row["ts"])}).encode()
+        broker.send("live", [message], row["id"] % 2)
+    create(
+        fresh_session,
+        f"'connector' = 'filesystem', 'format' = 'parquet', 'path' = '{tmp_path}'",
+        "'connector' = 'kafka', 'topic' = 'live', 'format' = 'json', "
+        f"'scan.startup.mode' = 'earliest-offset', "
+        f"'properties.bootstrap.servers' = '{broker.address}'",
+    )
+    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    expected = windows(fresh_session, QUERY)
+    assert sum(n for _, n, _ in expected) == 6 * N_ROWS
+    fresh_session.execute(f"""
+        SET 'execution.runtime-mode' = 'automatic';
+        SET 'sqlwin.watermark.per-split' = 'false';
+        INSERT INTO kept {QUERY}""")
+    # windows up to the watermark, 5 seconds before the last row
+    closed = [row for row in expected if row[0] <= START + dt.timedelta(seconds=N_ROWS - 6)]
+    wait_until(lambda: len(windows(fresh_session, "SELECT * FROM kept")) >= len(closed))
+    assert windows(fresh_session, "SELECT * FROM kept") == closed

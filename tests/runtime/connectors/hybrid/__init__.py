@@ -1,0 +1,1 @@
+"""Hybrid tables: a history, and the table that continues it."""

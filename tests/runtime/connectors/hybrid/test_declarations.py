@@ -1,0 +1,157 @@
+"""Declarations of hybrid tables: the refused ones, and what their errors name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import sqlwin
+from runtime.connectors.registry import open_table
+from runtime.errors import CatalogError, ExecutionError
+from runtime.spec.table import TableColumn, TableSpec, Watermark
+from tests.runtime.connectors.tables import table
+
+COLUMNS = "id BIGINT; ts TIMESTAMP_NTZ; v STRING"
+FILES = table("filesystem", COLUMNS, path="/files", format="parquet")
+TOPIC = table(
+    "kafka",
+    COLUMNS,
+    topic="t",
+    format="json",
+    properties__bootstrap__servers="localhost:9",
+)
+OPTIONS = {"first": "history", "then": "live", "overlap": "1 min", "overlap.key": "id"}
+WATERMARK = Watermark("ts", "ts - INTERVAL 5 SECONDS")
+
+
+def hybrid(first: TableSpec = FILES, then: TableSpec = TOPIC, **changes: str | None) -> TableSpec:
+    """Return a hybrid table, without the options that are None."""
+    options = OPTIONS | {name.replace("__", "."): value for name, value in changes.items()}
+    return TableSpec(
+        "events",
+        "hybrid",
+        FILES.columns,
+        tuple((name, value) for name, value in options.items() if value is not None),
+        watermark=WATERMARK,
+        parts=(replace(first, name="history"), replace(then, name="live")),
+    )
+
+
+def with_columns(spec: TableSpec, columns: str) -> TableSpec:
+    return replace(spec, columns=table("filesystem", columns).columns)
+
+
+MONITORED = replace(FILES, options=(*FILES.options, ("source.monitor-interval", "1 s")))
+WRONG = {
+    "no overlap": (hybrid(overlap=None), "option 'overlap' is missing"),
+    "a wrong overlap": (hybrid(overlap="some"), "invalid value 'some' for option 'overlap'"),
+    "no key": (hybrid(overlap__key=None), "'overlap' needs a key to drop the rows that both"),
+    "an unknown key": (hybrid(overlap__key="id;k"), "the key of the overlap names column `k`"),
+    "no start": (hybrid(overlap="allow"), "'overlap' = 'allow' does not say where `live` starts"),
+    "an unbounded first": (hybrid(MONITORED), "`history` cannot be 'first': it is unbounded"),
+    "a topic first": (hybrid(TOPIC), "`history` cannot be 'first': it is unbounded"),
+    "another connector": (
+        hybrid(then=table("datagen", COLUMNS)),
+        "`live` cannot be 'then': connector 'datagen' cannot continue a table",
+    ),
+    "a missing column": (
+        hybrid(with_columns(FILES, "id BIGINT; ts TIMESTAMP_NTZ")),
+        "`history`, its 'first', has no column `v`",
+    ),
+    "another type": (
+        hybrid(then=with_columns(TOPIC, COLUMNS.replace("id BIGINT", "id INT"))),
+        "`live`, its 'then', has `id` as INT, not BIGINT",
+    ),
+    "another column": (
+        hybrid(with_columns(FILES, f"{COLUMNS}; w INT")),
+        "`history`, its 'first', has another column `w`",
+    ),
+    "no watermark": (replace(hybrid(), watermark=None), "table `events` has no watermark"),
+    "a computed time": (
+        replace(
+            hybrid(),
+            columns=(*FILES.columns, TableColumn("at", None, computed="CAST(v AS TIMESTAMP)")),
+            watermark=Watermark("at", "at"),
+        ),
+        "the watermark must be on a TIMESTAMP column that both tables store, not on `at`",
+    ),
+    "a wrong part": (
+        hybrid(replace(FILES, options=(*FILES.options, ("pth", "x")))),
+        "unknown option 'pth'",
+    ),
+    "no parts": (replace(hybrid(), parts=()), "the tables that 'first' and 'then' name are unk"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_declaration_is_refused(name: str) -> None:
+    spec, message = WRONG[name]
+    with pytest.raises(CatalogError) as caught:
+        open_table(spec).check()
+    assert message in caught.value.message
+
+
+def test_right_declarations() -> None:
+    open_table(hybrid()).check()
+    open_table(replace(hybrid(overlap__key=None), primary_key=("ID",))).check()
+    started = replace(TOPIC, options=(*TOPIC.options, ("scan.startup.mode", "earliest-offset")))
+    open_table(hybrid(then=started, overlap="allow", overlap__key=None)).check()
+    assert open_table(hybrid()).is_unbounded
+    assert not open_table(hybrid(then=FILES)).is_unbounded
+
+
+def test_the_topic_starts_at_the_overlap_unless_it_says_where() -> None:
+    parts = open_table(hybrid()).both  # type: ignore[attr-defined]
+    options = parts.then_from(5_999_999).spec.option_map
+    assert options["scan.startup.mode"] == "timestamp"
+    assert options["scan.startup.timestamp-millis"] == "5999"
+    assert parts.then_from(None) is parts.then
+    started = replace(TOPIC, options=(*TOPIC.options, ("scan.startup.mode", "latest-offset")))
+    parts = open_table(hybrid(then=started)).both  # type: ignore[attr-defined]
+    assert parts.then_from(5_999_999) is parts.then
+
+
+def test_parts_are_tables_of_the_session(fresh_session: sqlwin.Session, tmp_path) -> None:
+    files = f"'connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'parquet'"
+    columns = "id BIGINT, ts TIMESTAMP(3)"
+    fresh_session.execute(f"""
+        CREATE TABLE history ({columns}) WITH ({files});
+        CREATE TABLE live ({columns}, WATERMARK FOR ts AS ts, PRIMARY KEY (id) NOT ENFORCED)
+        WITH ({files});
+        CREATE VIEW shown AS SELECT * FROM history""")
+    hybrid_of = (
+        "CREATE TABLE events WITH "
+        "('connector' = 'hybrid', 'first' = '{}', 'then' = '{}', 'overlap' = '1 s')"
+    )
+    for first, then, message in (
+        ("histori", "live", "table `histori` does not exist"),
+        ("shown", "live", "table `events`: `shown` cannot be 'first': it is a view"),
+        ("live", "history", "table `events` has no watermark"),
+    ):
+        with pytest.raises(sqlwin.SqlwinError) as caught:
+            fresh_session.execute(hybrid_of.format(first, then))
+        assert message in caught.value.message
+    # with columns, watermark and key of `live`
+    fresh_session.execute(hybrid_of.format("history", "live"))
+    (rows,) = fresh_session.execute("SELECT * FROM events")
+    assert list(rows.columns) == ["id", "ts"]
+    with pytest.raises(sqlwin.SqlwinError, match="connector 'hybrid' is a source only"):
+        fresh_session.execute("INSERT INTO events SELECT * FROM history")
+
+
+@pytest.mark.long
+def test_rows_that_only_spark_could_read_are_refused(
+    fresh_session: sqlwin.Session, tmp_path
+) -> None:
+    files = f"'connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'parquet'"
+    columns = "id BIGINT, ts TIMESTAMP(3)"
+    fresh_session.execute(f"""
+        CREATE TABLE history ({columns}) WITH ({files});
+        CREATE TABLE live ({columns}, WATERMARK FOR ts AS ts) WITH ({files});
+        CREATE TABLE events WITH ('connector' = 'hybrid', 'first' = 'history', 'then' = 'live',
+          'overlap' = 'allow');
+        CREATE TABLE kept ({columns}) WITH ('connector' = 'memory');
+        SET 'execution.runtime-mode' = 'streaming'""")
+    with pytest.raises(ExecutionError, match="a stream reads a hybrid table only for windows"):
+        fresh_session.execute("INSERT INTO kept SELECT * FROM events")
