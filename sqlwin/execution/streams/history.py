@@ -8,6 +8,7 @@ that the thread missed.
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
 from collections import deque
@@ -31,6 +32,8 @@ from runtime.streaming.status import (
 )
 
 _POLL_SECONDS = 0.5
+# Latest micro-batches whose pace tells how long the rest takes
+_PACE_BATCHES = 10
 # Points in charts: half an hour of a stream with one micro-batch per second
 _MAX_POINTS = 1_800
 # Spark's names of a micro-batch's phases, and readable names
@@ -205,6 +208,23 @@ class History:
             batches = [(point.at - point.seconds, point.seconds, point.rows_in) for point in points]
             rate = arrival_rate(batches, time.time())
             return replace(self._status, rows_per_second=rate), self._totals, points
+
+    def history_left(self) -> tuple[int, int, float] | None:
+        """Return how far a stream is in the first part of a hybrid table, or None outside of one.
+
+        Returns:
+            Number of ranges read, number of all, and the seconds that the others will take at the
+            pace of the latest micro-batches.
+        """
+        points, sources = self.batches_after(-1)
+        for source in sources:
+            offset = json.loads(source.end_offset or "null")
+            if isinstance(offset, dict) and {"first", "of"} == offset.keys():
+                latest = [point.seconds for point in points[-_PACE_BATCHES:]]
+                seconds = sum(latest) / len(latest) if latest else 0.0
+                n_left = offset["of"] - offset["first"]
+                return (offset["first"], offset["of"], n_left * seconds) if n_left else None
+        return None
 
     def batches_after(self, batch: int) -> tuple[tuple[BatchPoint, ...], tuple[SourceReport, ...]]:
         """Return the micro-batches after number `batch`, and the sources as of the last one.

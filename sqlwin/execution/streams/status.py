@@ -123,13 +123,29 @@ def waits_for(stream: Stream, state: StreamState, status: StreamStatus) -> str:
     """Return what a stream waits for, why it failed, or how to resume it."""
     match state:
         case StreamState.RUNNING:
-            return outages_text(stream.setup.outages) or silence(status, stream.run.n_rows)
+            return (
+                outages_text(stream.setup.outages)
+                or _history_left(stream)
+                or silence(status, stream.run.n_rows)
+            )
         case StreamState.FAILED:
             return stream.failure()
         case StreamState.STOPPED:
             return how_to_resume(stream)
         case StreamState.ENDED:
             return "-"
+
+
+def _history_left(stream: Stream) -> str:
+    """Return how far a stream is in the first part of a hybrid table; empty outside of one."""
+    left = stream.history.history_left()
+    if left is None:
+        return ""
+    n_read, n_ranges, seconds = left
+    return (
+        f"the history of a hybrid table: {n_read} of {n_ranges} ranges are read, about "
+        f"{seconds_text(seconds)} left"
+    )
 
 
 def _state_size(status: StreamStatus) -> str:

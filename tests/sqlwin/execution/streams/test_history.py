@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from runtime.frames.reports import report_of
 from runtime.sinks.stream_sinks import StreamRun
 from runtime.streaming.status import Tally
 from sqlwin.execution.streams.history import History
@@ -63,6 +64,22 @@ def test_each_micro_batch_is_counted_once() -> None:
     assert (totals.batches, totals.rows_in) == (7, 35)
     # the list is fetched only after missed reports
     assert query.n_lists == 2
+
+
+def test_the_rest_of_a_hybrid_tables_history_takes_its_time() -> None:
+    history = empty_history()
+    assert history.history_left() is None
+    for batch, offset in enumerate(({"first": 1, "of": 4}, {"first": 2, "of": 4})):
+        progress = report(batch)
+        progress["sources"][0]["endOffset"] = offset
+        progress["durationMs"]["triggerExecution"] = 1_000 * (batch + 1)
+        history.take(report_of(progress))
+    # two more ranges of 1.5 seconds
+    assert history.history_left() == (2, 4, 3.0)
+    progress = report(2)
+    progress["sources"][0]["endOffset"] = {"first": 4, "of": 4, "then": 1}
+    history.take(report_of(progress))
+    assert history.history_left() is None
 
 
 def test_a_stopped_spark_ends_the_thread() -> None:
