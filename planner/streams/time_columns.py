@@ -107,12 +107,13 @@ def check_time(
     for table, stream in stream_tables(node, catalog):
         if stream.watermark is None and not has_operator:
             column = _time_column(table, time_column, catalog)
+            name = stream.name.removesuffix(" /*+ MESSAGES */")  # of a table given by changes
             raise StreamRefusal(
-                f"`{stream.name}` has no watermark, so windows over it would never close",
+                f"`{name}` has no watermark, so windows over it would never close",
                 f"add WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND to it, or "
                 "use a column AS PROCTIME() for the windows",
                 span_of(table) or place,
-                subjects=(stream.name,),
+                subjects=(name,),
             )
     for origin in _origins_in_node(node, time_column, catalog):
         match origin:
