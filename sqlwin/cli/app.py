@@ -236,6 +236,14 @@ def run(
     help="With --analyze: how long to run a stream with unbounded input, such as 1min or '90 s'. "
     "Default: 30 s; 0: until Ctrl-C. Sets sqlwin.analyze.duration.",
 )
+@click.option(
+    "--row",
+    "condition",
+    metavar="CONDITION",
+    help="Instead of plans, show from which rows the row of the last query is computed that the "
+    "condition selects, such as \"k = 'a' AND window_end = TIMESTAMP '...'\".",
+)
+@click.option("--rows", "lists_rows", is_flag=True, help="With --row: list the rows, too.")
 def explain(
     files: Sequence[str],
     expressions: Sequence[str],
@@ -243,6 +251,8 @@ def explain(
     format: str | None,
     analyze: bool,
     duration: str | None,
+    condition: str | None,
+    lists_rows: bool,
     output: str | None,
     no_progress: bool,
     **spark: Any,
@@ -267,18 +277,23 @@ def explain(
       sqlwin explain queries/streaming/live_dashboard.sql --analyze --for 10s
       sqlwin explain -e "SELECT * FROM range(10)"
       sqlwin explain queries/windows/hop.sql --set table.optimizer.agg-phase-strategy=ONE_PHASE
+      sqlwin explain q.sql --row "k = 'a' AND window_end = TIMESTAMP '2026-03-01 00:10:00'"
     """  # noqa: D301
     if duration is not None:
         if not analyze:
             raise click.UsageError("--for requires --analyze")
         spark["settings"] = [*spark["settings"], ("sqlwin.analyze.duration", duration)]
+    if condition is not None and (analyze or format not in (None, "text")):
+        raise click.UsageError("--row shows text, without --analyze")
+    if lists_rows and condition is None:
+        raise click.UsageError("--rows requires --row")
     scripts = read_scripts(files, expressions, params)
     options = {**spark, "output": output, "no_progress": no_progress}
     run_in_engine(options, scripts, starts=analyze)
     if analyze:
         begin_java(spark)
 
-    from sqlwin.cli.explain import explain_scripts
+    from sqlwin.cli.explain import explain_row, explain_scripts
     from sqlwin.cli.run import open_session
 
     if format is None:
@@ -288,7 +303,10 @@ def explain(
         file = _output_file(stack, output)
         session, bar = stack.enter_context(open_session(spark, no_progress=no_progress))
         n_explained = 0
-        for text in explain_scripts(session, scripts, bar, mode=format, analyze=analyze):
+        texts = explain_scripts(session, scripts, bar, mode=format, analyze=analyze)
+        if condition is not None:
+            texts = explain_row(session, scripts, bar, condition, lists_rows=lists_rows)
+        for text in texts:
             separated = "\n" * (n_explained > 0) + text
             n_explained += 1
             if file is None:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from planner.explain.document import Document, QueryDocument
 from runtime.errors import SqlwinError
+from sqlwin.console.rows import explain_row_text
 from sqlwin.console.scripts import Script
 from sqlwin.control import SessionControl
 from sqlwin.display.progress import ProgressBar
 from sqlwin.execution.explain_formats import render
+from sqlwin.result import ExplainResult
 from sqlwin.statements.split import SqlScript, StatementText, split_script
 
 if TYPE_CHECKING:
@@ -68,6 +70,37 @@ def explain_scripts(
         break
     if documents and mode != "text":
         yield render(Document(tuple(documents)), mode)
+
+
+def explain_row(
+    session: Session,
+    scripts: Sequence[Script],
+    bar: ProgressBar,
+    condition: str,
+    *,
+    lists_rows: bool,
+) -> Iterator[str]:
+    """Yield from which rows a row of the last query or INSERT is computed, if there is one.
+
+    Args:
+        session: Session to run the other statements in.
+        scripts: SQL.
+        bar: Progress bar to show meanwhile.
+        condition: Condition over the query's columns that selects the row.
+        lists_rows: Whether to list the rows.
+
+    Raises:
+        SqlwinError: The SQL or the condition is invalid, or the row cannot be traced.
+    """
+    control, last = SessionControl(session), None
+    with bar.waiting("Running"):
+        for script in scripts:
+            last = control.last_query(script.source, script.file, script.params) or last
+        if last is not None:
+            text = explain_row_text(last[1], condition, lists_rows=lists_rows)
+            (result,) = session.execute(text)
+            assert isinstance(result, ExplainResult)
+            yield f"{result.text}\n"
 
 
 def _statements(script: Script) -> Sequence[StatementText]:

@@ -14,9 +14,11 @@ from prompt_toolkit.history import History
 
 from runtime.errors import SqlwinError, nearest
 from sqlwin.console.formats import FORMATS
+from sqlwin.console.rows import explain_row_text
 from sqlwin.repl.output import OutputFile
 from sqlwin.repl.programs import edit_file, edit_text
 from sqlwin.repl.terminal import ctrl_d_ends_input
+from sqlwin.statements.parse import parse_statement
 
 
 @dataclass
@@ -311,6 +313,18 @@ def _chart(prompt: Prompt, argument: str) -> None:
         prompt.run_sql(prompt.last_sql, is_typed=False)
     finally:
         prompt.options.format = before
+
+
+@command(r"\row", "CONDITION", "show from which rows a row of the last query is computed")
+def _row(prompt: Prompt, argument: str) -> None:
+    if not prompt.last_sql:
+        raise CommandError("no statement with rows", hint="run a query, then \\row k = 'a'")
+    try:
+        statement = parse_statement(prompt.last_sql.rstrip().rstrip(";"))
+        text = explain_row_text(statement, argument, lists_rows=False)
+    except SqlwinError as error:
+        raise CommandError(error.message, hint=error.hint or "") from error
+    prompt.run_sql(text, is_typed=False)
 
 
 @command(r"\ui", "[PORT]", "open the monitoring page on this machine, and print its address")

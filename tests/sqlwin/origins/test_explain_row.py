@@ -10,6 +10,7 @@ from random import Random
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner, Result
 
 import sqlwin
 from runtime.errors import AnalysisError
@@ -17,6 +18,7 @@ from runtime.simulator.compare import rows_of
 from runtime.simulator.origins import origin_of, result_rows
 from runtime.simulator.tables import TableRows
 from runtime.spec.stream import LATE_ROW
+from sqlwin.cli.app import main
 from sqlwin.control import SessionControl
 from sqlwin.execution.simulated import Simulated
 from sqlwin.result import ExplainResult
@@ -189,6 +191,34 @@ def test_errors_say_what_to_change(table: sqlwin.Session, sql: str, error: str) 
     with pytest.raises(AnalysisError) as caught:
         table.execute(f"EXPLAIN ROW {sql}")
     assert caught.value.message.startswith(error)
+
+
+@pytest.mark.usefixtures("commands")
+@pytest.mark.parametrize("start", ["", "INSERT INTO o (k, n) "])
+def test_a_row_of_a_file_s_last_query_is_explained(start: str, tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("2026-03-01 00:00:01,a\n2026-03-01 00:00:02,b\n2026-03-01 00:00:03,b\n")
+    path = tmp_path / "q.sql"
+    path.write_text(f"""
+        CREATE TABLE t (ts TIMESTAMP(3), k STRING, WATERMARK FOR ts AS ts)
+        WITH ('connector' = 'filesystem', 'path' = '{file}', 'format' = 'csv');
+        CREATE TABLE o (k STRING, n BIGINT) WITH ('connector' = 'print');
+        {start}SELECT k, COUNT(*) AS n FROM TABLE({TUMBLE}) {GROUPS} -- the last one""")
+
+    def explain(*options: str) -> Result:
+        arguments = ["explain", str(path), "--no-progress", *options]
+        return CliRunner().invoke(main, arguments, catch_exceptions=False)
+
+    found = explain("--row", "k = 'b'", "--rows")
+    assert found.output.startswith("== Row ==\nk = b, n = 2\n")
+    assert "\n== Rows of t ==\nts = 2026-03-01 00:00:02, k = b\n" in found.output
+    assert "returns 0 rows, and EXPLAIN ROW" in explain("--row", "k = 'c'").output
+    assert "nothing after AND" in explain("--row", "k = 'b' AND").output
+    assert "a condition selects the row" in explain("--row", " ").output
+    assert "--rows requires --row" in explain("--rows").output
+    assert "--row shows text" in explain("--row", "1 = 1", "--format", "json").output
+    path.write_text("SET 'parallelism.default' = '1'")
+    assert "no query or INSERT to explain" in explain("--row", "1 = 1").output
 
 
 def test_rows_that_a_stream_misses_are_counted(table: sqlwin.Session, tmp_path: Path) -> None:

@@ -284,6 +284,14 @@ def test_an_editor_takes_the_last_statement_and_gives_it_to_the_prompt(terminal,
     prompt.see("8 rows (")
 
 
+def test_row_explains_a_row_of_the_last_query(prompt):
+    prompt.answers("rows 2;", "2 rows (")
+    prompt.answers(r"\row n = 1", "ROWS has no rows to explain")
+    prompt.answers("SELECT 1 AS n;", "OK")
+    prompt.answers(r"\row", "a condition selects the row")
+    prompt.answers(r"\row n = 1", "OK")
+
+
 def test_chart_draws_the_rows_of_the_last_statement(prompt):
     prompt.answers("windows;", "8 rows (")
     drawn = prompt.answers(r"\chart", "8 rows (")
