@@ -471,7 +471,7 @@ class _Binder(Relations):
             refuse_options(table, "a query", self.sql)
             return
         name = name_parts(table)
-        query = self._view(name)
+        query = None if self._is_looked_up(table) else self._view(name)
         if query is None:
             self._show_to_spark(table, name_with_options(table, name, self.catalog, self.sql))
             return
@@ -481,6 +481,14 @@ class _Binder(Relations):
             lifted = self.lift(query, {})
         alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name))
         replace_relation(table, exp.Subquery(this=lifted, alias=alias))
+
+    def _is_looked_up(self, table: exp.Table) -> bool:
+        """Return whether a table that is updated by key is joined: then its rows are looked up."""
+        select = table.parent_select
+        if select is None or not select.args.get("joins"):
+            return False
+        versioned = self.catalog.versions(name_parts(table))
+        return versioned is not None and versioned.has_changes
 
     def _refuse_options(self, table: exp.Table, name: tuple[str, ...]) -> None:
         is_of_changes = self.catalog.connector(name) is not None

@@ -180,9 +180,12 @@ class FirstRows:
         order: Sort order for the ranks.
         function: ROW_NUMBER, RANK or DENSE_RANK.
         last: Last rank to emit, from 1.
+        is_deleted: BOOLEAN column: whether a row says that its key is deleted. If it is the first
+            row, the key leaves the state. None without such rows.
     """
 
     by: tuple[str, ...]
     order: tuple[RankOrder, ...]
     function: str
     last: int
+    is_deleted: str | None = None

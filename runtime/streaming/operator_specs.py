@@ -192,7 +192,9 @@ def _versions_with_state_names(versions: VersionJoining, names: StateNames) -> V
 def _first_with_state_names(first: FirstRows, names: StateNames) -> FirstRows:
     """Return first rows whose columns are named as in state."""
     order = tuple(replace(part, column=names.of(part.column)) for part in first.order)
-    return replace(first, by=tuple(map(names.of, first.by)), order=order)
+    is_deleted = None if first.is_deleted is None else names.of(first.is_deleted)
+    by = tuple(map(names.of, first.by))
+    return replace(first, by=by, order=order, is_deleted=is_deleted)
 
 
 def _rename_columns(accumulator: Accumulator, names: StateNames) -> Accumulator:

@@ -35,7 +35,7 @@ from runtime.spec.text import FileSource
 from runtime.spec.user_aggregates import UserAggregate
 from sqlwin.catalog.aggregates import Aggregates
 from sqlwin.catalog.certain_columns import certain_columns
-from sqlwin.catalog.change_messages import messages_of, rows_of
+from sqlwin.catalog.change_messages import latest_rows_of, messages_of, rows_of
 from sqlwin.catalog.entries import (
     Entries,
     Entry,
@@ -247,12 +247,21 @@ class SessionCatalog:
         ):
             messages = self._changed.add_messages(messages_of(entry), self._view_of(name))
             return rows_of(entry, tuple(messages.spec.name.split(".")))
+        if isinstance(entry, TableSpec) and self._reads_changes(entry):
+            changes = self.changes(name, is_bounded=False)
+            return latest_rows_of(entry, changes)
         if not isinstance(entry, View):
             return None
         query = entry.query.copy()
         if isinstance(entry, MaterializedTable):
             query = self.slices.over_tables(query, entry)
         return entry.of_columns(query)
+
+    def _reads_changes(self, table: TableSpec) -> bool:
+        """Return whether the statement reads a table that is updated by key as a stream."""
+        if self._reading.mode != "streaming":
+            return False
+        return open_table(table).changes(is_bounded=False) is not None
 
     def user_aggregate(self, name: str) -> UserAggregate | None:
         """Return the aggregate registered under a name. See `planner.catalog.Catalog`."""

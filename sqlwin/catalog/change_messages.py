@@ -25,7 +25,7 @@ from runtime.options.formats import (
     change_format,
     has_change_feed,
 )
-from runtime.spec.table import TableColumn, TableSpec, Watermark
+from runtime.spec.table import CHANGE_ORDER, IS_DELETED, TableColumn, TableSpec, Watermark
 from sqlwin.parser.parser import parse_query
 
 
@@ -201,6 +201,30 @@ def rows_of(spec: TableSpec, messages: tuple[str, ...]) -> exp.Query:
         f"FROM {quote_name(*messages)} CROSS JOIN UNNEST({_changes(spec)}) "
         f"AS c({items}) WHERE {' AND '.join(conditions)}), "
         f"op => DESCRIPTOR({quote_name(_CODE)}))"
+    )
+    assert isinstance(query, exp.Query)
+    return query
+
+
+def latest_rows_of(spec: TableSpec, changes: tuple[str, ...]) -> exp.Query:
+    """Return the query for the rows of a table that is updated by key.
+
+    Args:
+        spec: Table with a PRIMARY KEY.
+        changes: Name of the table with its changes; see `CHANGE_COLUMNS`.
+    """
+    shown, key = (
+        ", ".join(map(quote_name, names))
+        for names in ([c.name for c in spec.columns], spec.primary_key)
+    )
+    order, is_deleted, rank = map(quote_name, (CHANGE_ORDER, IS_DELETED, _PLACE))
+    has_key = " AND ".join(f"{quote_name(name)} IS NOT NULL" for name in spec.primary_key)
+    name = quote_name(spec.name.rpartition(".")[2])
+    query = parse_query(
+        f"SELECT {shown} FROM (SELECT {shown}, {order}, {is_deleted}, "
+        f"ROW_NUMBER() OVER (PARTITION BY {key} ORDER BY {order} DESC) AS {rank} "
+        f"FROM {quote_name(*changes)} WHERE {has_key}) AS {name} "
+        f"WHERE {rank} = 1 AND NOT {is_deleted}"
     )
     assert isinstance(query, exp.Query)
     return query

@@ -20,6 +20,7 @@ from planner.sql.build import cast_as, column
 from planner.streams.ranked_rows import first_rows_of, path_to_rows, ranking
 from runtime.refusal import Refusal
 from runtime.spec.expressions import RankOrder
+from runtime.spec.table import IS_DELETED
 
 
 def rank_rows_of_stream(node: Node, options: Options) -> Node | Refusal | None:
@@ -79,7 +80,8 @@ def rank_rows_of_stream(node: Node, options: Options) -> Node | Refusal | None:
         named = {*first.by, *(part.column for part in first.order)}
         keys = [key.name for key in path.local.keys if key.name not in named]
         ties = tuple(RankOrder(key, is_descending=False, nulls_first=True) for key in keys)
-        first = replace(first, order=(*first.order, *ties))
+        is_deleted = next((name for name in keys if name == IS_DELETED), None)
+        first = replace(first, order=(*first.order, *ties), is_deleted=is_deleted)
     place = next(i for i, below in enumerate(path.nodes) if isinstance(below, WindowRows))
     finished, merged, exchange = path.nodes[place + 1 :]
     assert isinstance(merged, GlobalWindowAggregate) and isinstance(exchange, Exchange)

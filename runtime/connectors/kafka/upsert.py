@@ -4,8 +4,8 @@ The PRIMARY KEY is the key of the messages. A replaced row is a new message with
 deleted row is a tombstone, a message without a value. Brokers keep the last message of each key if
 the topic has 'cleanup.policy' = 'compact'.
 
-The table is bounded: a query reads the latest rows. A temporal join reads all messages instead, as
-changes of the rows, see `UpsertKafkaTable.changes`.
+The table is bounded: a query reads the latest rows. A temporal join, and a query that reads it as a
+stream, read all messages instead, as changes of the rows; see `UpsertKafkaTable.changes`.
 """
 
 from __future__ import annotations

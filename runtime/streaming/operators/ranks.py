@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column, replace_values
 from runtime.compute.kernels.keys import encode_keys
@@ -264,7 +265,10 @@ class RankOperator(KeyGroupOperator):
         for _ in self._state.take_marked(is_replaced):
             pass  # they are in `known`
         # rows of other keys with these marks were taken too
-        self._append([now.filter(pa.array(is_replaced[self._state.marks(now)]))])
+        kept = now.filter(pa.array(is_replaced[self._state.marks(now)]))
+        if self._of.is_deleted is not None:
+            kept = kept.filter(pc.invert(kept.column(self._of.is_deleted)))
+        self._append([kept])
 
     def _repeated(self, new: pa.Table) -> pa.Table:
         """Return each row as often as it can be among the first."""

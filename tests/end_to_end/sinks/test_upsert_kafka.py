@@ -248,6 +248,34 @@ def test_a_stream_is_joined_with_the_versions_of_a_topic(
     assert sorted(row for row in rows if row[0] != 99) == expected_prices()
 
 
+@LONG_ON_TANSU
+def test_a_stream_groups_the_latest_rows(fresh_session: sqlwin.Session, broker: Broker) -> None:
+    columns = "id INT, status STRING"
+    fresh_session.execute(declare(broker, "states", columns, "id"))
+    producer = broker.java_producer()
+    sent = [(1, "new"), (2, "new"), (3, "new"), (1, "paid"), (3, None), (2, "paid"), (4, "new")]
+    for number, status in sent:
+        value = None if status is None else json.dumps({"id": number, "status": status}).encode()
+        producer.produce("states", key=b'{"id":%d}' % number, value=value)
+    assert producer.flush(10) == 0
+    fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
+    query = "SELECT status, COUNT(*) AS n FROM states GROUP BY status"
+    assert "StreamRankOperator" in fresh_session.explain(query)
+    (result,) = fresh_session.execute(query)
+    counts: dict[str, int] = {}
+    for batch in result.batches():
+        for row in batch.to_pylist():
+            if row["op"] in ("+I", "+U"):
+                counts[row["status"]] = row["n"]
+            elif row["op"] == "-D":
+                del counts[row["status"]]
+        if counts == {"paid": 2, "new": 1}:
+            break
+    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    (latest,) = fresh_session.execute("SELECT COUNT(*) AS n FROM states")
+    assert [tuple(row) for row in latest.rows] == [(3,)]
+
+
 @pytest.mark.long
 def test_a_deleted_row_needs_a_time(fresh_session: sqlwin.Session, broker: Broker) -> None:
     fresh_session.execute(ORDERS.format(name="dated", address=broker.address))

@@ -70,11 +70,13 @@ class Stream:
         times = np.array(seconds, np.int64) * SECOND
         ends = times + SECOND if self.spec.aggregation.window.closes else np.ones(len(rows))
         ones = np.ones(len(rows), np.int64)
+        gone = self.spec.first.is_deleted
         return pa.table(
             {
                 "key": pa.array(keys, pa.string()),
                 "time": pa.array(times).cast(pa.timestamp("us")),
                 "value": pa.array(values, pa.int64()),
+                **({"gone": pa.array([v < 0 for v in values], pa.bool_())} if gone else {}),
                 "$slice_end": pa.array(ends.astype(np.int64)),
                 "copies": pa.array(ones),
                 ROW_COUNT: pa.array(ones),
@@ -185,3 +187,17 @@ def top(rows: list[tuple], function: str) -> list[tuple]:
         of_keys = {key: sorted(row for row in result if row[0] == key)[:2] for key, *_ in rows}
         result = [row for first in of_keys.values() for row in first]
     return [(key, value) for key, _, value in result]
+
+
+def test_a_key_leaves_the_state_with_the_row_that_deletes_it():
+    latest = replace(ORDER[0], is_descending=True)
+    first = FirstRows(("key",), (latest,), "ROW_NUMBER", 1, is_deleted="gone")
+    keys = (*KEYS, "gone")
+    of = spec_of(AllTime())
+    columns, windows = replace(of.columns, keys=keys), replace(of.aggregation, keys=keys)
+    stream = Stream(replace(of, first=first, columns=columns, aggregation=windows))
+    assert stream.read([("a", 1, 5), ("b", 1, 6)], 0) == [("+I", "a", 5), ("+I", "b", 6)]
+    # a query filters the row that deletes the key
+    assert stream.read([("a", 2, -1)], 0) == [("-U", "a", 5), ("+U", "a", -1)]
+    assert stream.status.n_rows == 1
+    assert stream.read([("a", 3, 7)], 0) == [("+I", "a", 7)]
