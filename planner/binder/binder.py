@@ -471,8 +471,8 @@ class _Binder(Relations):
             refuse_options(table, "a query", self.sql)
             return
         name = name_parts(table)
-        query = None if self._is_looked_up(table) else self._view(name)
-        if query is None:
+        query = self._view(name)
+        if query is None or self._is_looked_up(table):
             self._show_to_spark(table, name_with_options(table, name, self.catalog, self.sql))
             return
         self._refuse_options(table, name)
