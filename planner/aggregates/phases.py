@@ -7,7 +7,12 @@ from dataclasses import replace
 
 from planner.aggregates.intervals import from_microseconds, is_day_interval, to_microseconds
 from planner.catalog import Schema, type_named
-from planner.nodes.aggregate_plans import SLICE_END, AggregatePlan, partial_schema
+from planner.nodes.aggregate_plans import (
+    SLICE_END,
+    AggregatePlan,
+    partial_schema,
+    sums_changes,
+)
 from planner.nodes.logical import NamedExpr, Node, Project
 from planner.nodes.physical import (
     Exchange,
@@ -21,6 +26,9 @@ from runtime.windows.times import FIRST_TIME, LAST_TIME
 
 # Class of a merge of partials, perhaps with values for its own attributes
 MakeWindows = Callable[..., GlobalWindowAggregate]
+
+# Key of the local stage: the time of a row that may be deleted from a session
+_AT = "$at"
 
 
 def two_phases(
@@ -46,6 +54,10 @@ def two_phases(
     )
     if node.window.row_length is not None:
         local_keys += (NamedExpr(node.window.row_length, column(node.window.row_length)),)
+    is_of_changes = not node.window.has_slices and any(map(sums_changes, plans))
+    if is_of_changes:
+        # the times of a session's rows say how it splits when a row is deleted
+        local_keys += (NamedExpr(_AT, column(node.time_column)),)
     key_columns = tuple(
         replace(c, type="bigint") if c.name in intervals else c
         for c in node.schema
@@ -54,6 +66,8 @@ def two_phases(
     carried: Schema = (*key_columns, Column(SLICE_END, "bigint", False), *partial_schema(plans))
     exchange_keys = keys if by is None else by
     if not node.window.has_slices:
+        if is_of_changes:
+            carried = (*key_columns, Column(_AT, node.time_type, False), *carried[len(keys) :])
         # Sessions span all rows of a partition, regardless of other keys.
         exchange_keys = node.window.partition
         carried += (Column(FIRST_TIME, "bigint", False), Column(LAST_TIME, "bigint", False))

@@ -179,7 +179,10 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
     yield _key_groups(local, key_groups)
     is_updated = step.emission is not Emission.ONCE
     results = ", and its emitted results" if is_updated else ""
-    yield f"  state: {local.window.state_text(results)}: {_state_columns(local)}"
+    state = local.window.state_text(results)
+    if not local.window.has_slices and step.aggregation.remaining is not None:
+        state = "one partial per key and time in open sessions, because a deletion may split them"
+    yield f"  state: {state}: {_state_columns(local)}"
     yield from _counted(local)
     if local.window.has_slices:
         yield f"  {_slice_store(step.store, local.window)}"

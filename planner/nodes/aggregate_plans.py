@@ -61,6 +61,11 @@ class AggregatePlan:
         return replace(self, accumulators=bounded)
 
 
+def sums_changes(plan: AggregatePlan) -> bool:
+    """Return whether a plan's call is the number of rows that remain after changes."""
+    return plan.call.name == COPIES and plan.call.function == "SUM"
+
+
 def merge_windows(
     plans: Iterable[AggregatePlan],
     window: Window,
@@ -79,8 +84,8 @@ def merge_windows(
     accumulators = tuple(part for plan in plans for part in plan.accumulators)
     averages = tuple(average for plan in plans for average in plan.averages)
     remaining = None
-    if not window.closes:
-        counts = (plan.accumulators[0] for plan in plans if plan.call.name == COPIES)
+    if not window.closes or not window.has_slices:
+        counts = (plan.accumulators[0] for plan in plans if sums_changes(plan))
         remaining = next((count.output_columns[0] for count in counts), None)
     return WindowAggregation(window, keys, slice_end, accumulators, START, END, averages, remaining)
 

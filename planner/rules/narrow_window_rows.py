@@ -135,6 +135,7 @@ def _narrow_changes(node: NetRows, needed: frozenset[str]) -> NetRows:
     if not isinstance(remaining, Filter) or not isinstance(remaining.input, WindowAggregate):
         return node
     groups = remaining.input
+    needed |= _lower(groups.window.partition)
     keys = tuple(key for key in groups.keys if key.name.lower() in needed)
     if len(keys) == len(groups.keys):
         return node

@@ -134,7 +134,7 @@ def refuse_changes(plan: Node) -> None:
     """
     for node in plan.find_all(ChangelogTable):
         raise StreamRefusal(
-            f"on a stream, {CHANGELOG} must be read by TUMBLE, HOP or CUMULATE, which emit the "
+            f"on a stream, {CHANGELOG} must be read by a window function, which emits the "
             "rows that remain when a window closes, or by GROUP BY",
             f"use TABLE(TUMBLE(TABLE v, DESCRIPTOR(ts), ...)) with a view v of {CHANGELOG}, or "
             f"GROUP BY over it; {BATCH}",

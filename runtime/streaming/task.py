@@ -29,6 +29,7 @@ from runtime.local.streaming.messages import (
 from runtime.spec.stream import FINAL_US
 from runtime.streaming.operators.base import MicroBatch, Output
 from runtime.streaming.operators.buckets import MemoryBound, process
+from runtime.streaming.operators.changed_sessions import ChangedSessionOperator
 from runtime.streaming.operators.fill import FillOperator, FillSpec
 from runtime.streaming.operators.general import GeneralGroup, GeneralSpec
 from runtime.streaming.operators.ranks import RankOperator, RankSpec
@@ -148,6 +149,8 @@ class KeyGroupTask:
         bound = MemoryBound(place, self._spec.bucket_bytes)
         if isinstance(spec, SessionSpec):
             kind = SessionOperator if spec.updates is None else UpdatedSessionOperator
+            if spec.aggregation.remaining is not None:
+                kind = ChangedSessionOperator
             return process(store, partial(kind, spec), batch, bound)
         if isinstance(spec, FillSpec):
             return process(store, partial(FillOperator, spec), batch, bound)

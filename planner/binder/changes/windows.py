@@ -31,14 +31,14 @@ def in_windows_of_changes(
     """
     table = "results that change" if any(signed.find_all(ResultChanges)) else CHANGELOG
     reason = None
-    if not window.has_slices:
-        reason = "a deleted row may split a session"
+    if window.row_length is not None:
+        reason = "the rows of a session have gaps of their own"
     elif window.emit_only_on_update:
         reason = "EMITONLYONUPDATE emits windows by rows that may be deleted"
     if reason is not None:
         raise StreamRefusal(
             f"{function.kind} over {table} is not supported on streams: {reason}",
-            f"use TUMBLE, HOP or CUMULATE; {BATCH}",
+            f"use one gap for all rows, or windows of a fixed size; {BATCH}",
             span_of(function.this),
         ).place_in(sql)
     windowed, date = window_node(

@@ -23,6 +23,7 @@ from planner.lowering.stream.order import without_limit_of_stream, without_order
 from planner.lowering.stream.rows import OPERATOR, OperatorRows, WholeWindows
 from planner.lowering.stream.whole_windows import WholeWindowsLowering
 from planner.lowering.windows import window_aggregation
+from planner.nodes.aggregate_plans import sums_changes
 from planner.nodes.logical import (
     Node,
     SqlQuery,
@@ -275,6 +276,8 @@ class _StreamLowering(WholeWindowsLowering):
         refuse_one_phase(exchange.input)
         local = exchange.input
         assert isinstance(local, LocalWindowAggregate)
+        if not local.window.has_slices and any(map(sums_changes, local.plans)):
+            self._check_sessions_of_changes(local)
         if self._emits_updates and isinstance(node, StreamGapFill):
             raise StreamRefusal(
                 "FILL on a stream does not support allowed lateness or early firing: a window "
@@ -332,6 +335,21 @@ class _StreamLowering(WholeWindowsLowering):
         kind = [column(ROW_KIND)] if self._emits_updates else []
         select.set("expressions", [*kind, *select.expressions, *control])
         return select, StreamSource(f"{OPERATOR} {number}", "timestamp_ntz")
+
+    def _check_sessions_of_changes(self, local: LocalWindowAggregate) -> None:
+        """Refuse sessions of rows that may be deleted if they or late rows are emitted again."""
+        if self._emits_updates:
+            raise StreamRefusal(
+                "SESSION over changes does not support allowed lateness and early firing",
+                f"{NO_UPDATES}; {BATCH}",
+                local.place,
+            )
+        if self._late is not None:
+            raise StreamRefusal(
+                "late rows cannot be stored: SESSION over changes only counts them",
+                DROP,
+                local.place,
+            )
 
     @contextmanager
     def emitting_changes(self) -> Iterator[None]:

@@ -98,6 +98,9 @@ def _subtracted(
     keys = tuple(key for key, role in named if role is None)
     if not is_identified(windows.window, {key.role for key in window_keys}):
         refuse("the keys do not identify a window")
+    grouped = {bare_column(key.expr) for key in keys}
+    if not windows.window.has_slices and not grouped.issuperset(windows.window.partition):
+        refuse("sessions of several partitions are one group")
     read = [*(key.expr for key in keys), *(call.expr for call in node.calls), *conditions]
     read += [] if expand is None else [key.expr for key in expand.keys]
     if any(column_names(part) & roles.keys() for part in read):

@@ -165,6 +165,23 @@ def chain_partials(
     return pa.Table.from_arrays(columns, schema=table.schema)
 
 
+def net_copies(table: pa.Table, keys: Sequence[str], copies: str) -> Int64Array:
+    """Return for each partial how many rows with its keys and time remain after all changes.
+
+    Args:
+        table: Partials of rows that may be deleted; each has rows of one time only.
+        keys: Key columns.
+        copies: Column with the sum of the changes.
+    """
+    if not table.num_rows:
+        return np.zeros(0, np.int64)
+    cells = [table.column(name) for name in (*keys, FIRST_TIME)]
+    codes, _ = encode_keys(cells, table.num_rows)
+    net = np.zeros(int(codes.max()) + 1, np.int64)
+    np.add.at(net, codes, int64_values(one_chunk(table.column(copies))))
+    return net[codes]
+
+
 def merge_sessions(
     table: pa.Table, spec: WindowAggregation, max_rows: int = 65_536
 ) -> Iterator[pa.RecordBatch]:
@@ -187,6 +204,8 @@ def merge_sessions(
     window = spec.window
     if window.has_slices:
         raise TypeError("merge_sessions merges sessions; merge_slices does aligned windows")
+    if spec.remaining is not None:
+        table = table.filter(pa.array(net_copies(table, spec.keys, spec.remaining) > 0))
     if table.num_rows == 0:
         return
     codes, keys = encode_keys([table.column(key) for key in spec.keys], table.num_rows)

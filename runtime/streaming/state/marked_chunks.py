@@ -175,6 +175,8 @@ class MarkedChunks:
             self._remove(chunk)
 
     def _write(self, table: pa.Table) -> None:
+        if not table.num_rows:
+            return  # its rows have been deleted
         run = unique_name()
         # sorted by time, so that rows of ending sessions are in few chunks
         for piece in pieces(table.sort_by(FIRST_TIME)):

@@ -184,6 +184,33 @@ def test_aggregates_of_windows_are_those_of_the_rows_that_remain(window, step, s
     check(grouped(window, calls), rows, by_definition(rows, step, size, calls), seed)
 
 
+@pytest.mark.variants(1)
+@pytest.mark.parametrize("seed", range(8))
+def test_aggregates_of_sessions_are_those_of_the_rows_that_remain(seed):
+    rows = changes(seed, 40)
+    sessions = defaultdict(list)
+    for time, v, d in sorted(remaining_rows(rows), key=lambda row: row[0]):
+        of = sessions[None if v is None else v % 2]
+        if not of or time - of[-1][-1][0] > 3_000:
+            of.append([])
+        of[-1].append((time, v, d))
+    expected = [
+        {
+            "window_end": START + dt.timedelta(milliseconds=session[-1][0] + 3_000),
+            "g": key,
+            **{
+                f"a{number}": AGGREGATES[call](*zip(*(r[1:] for r in session), strict=True))
+                for number, call in enumerate(AGGREGATES)
+            },
+        }
+        for key, of_key in sessions.items()
+        for session in of_key
+    ]
+    sql = grouped("session", AGGREGATES).replace("PARTITION BY k", "PARTITION BY g")
+    # a row at the watermark may extend a session that ends there
+    check(sql, rows, expected, seed, delay="2.5")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("window", "step", "size", "settings"),
@@ -210,6 +237,11 @@ _BY_GROUP = (
 )
 SHAPES = {
     "rows": f"SELECT * FROM {rows_in('hop')}",
+    "rows of sessions": "SELECT * FROM "
+    + rows_in("session").replace("PARTITION BY k", "PARTITION BY g"),
+    "sessions of all groups": "SELECT window_end, COUNT(*) AS n FROM "
+    + rows_in("session").replace("PARTITION BY k", "PARTITION BY g")
+    + " GROUP BY window_start, window_end",
     "cumulate": f"SELECT window_end, g, COUNT(*) AS n, MAX(d) AS m FROM {rows_in('cumulate')} "
     "GROUP BY window_start, window_end, g",
     "a count": f"SELECT window_end, COUNT(*) AS n FROM {rows_in('hop')} "

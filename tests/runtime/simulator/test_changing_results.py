@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections import defaultdict
+from collections import Counter, defaultdict
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from runtime.compute.kernels import session as of_partials
 from runtime.simulator.check import disagreement
 from runtime.simulator.compare import difference, rows_of
 from runtime.spec.stream import FINAL_US
-from runtime.streaming.operators import row_changes
+from runtime.streaming.operators import changed_sessions, row_changes
 from runtime.streaming.watermarks import FIRE_LAG_US
 from tests.runtime.simulator.queries import START, stream
 from tests.runtime.simulator.queries import WINDOWS as OF_TABLE
@@ -161,3 +164,90 @@ def test_a_lost_row_before_an_update_is_found(monkeypatch):
     monkeypatch.setattr(ranks, "updates", _lost)
     of = stream(GROUPS["last rows"], rows(1))
     assert difference_after_a_micro_batch(of, of.every_row) is not None
+
+
+GAP = dt.timedelta(seconds=3)
+_CELL = ("k", "v", "ts")
+
+
+class OpenSessions:
+    """The rows that remain in sessions of a key that have not ended, by definition."""
+
+    def __init__(self) -> None:
+        self.known: Counter[tuple] = Counter()
+        self.table: Counter[tuple] = Counter()
+
+    def read(self, table: list[dict], before: dt.datetime | None, mark: dt.datetime) -> list[dict]:
+        """Return the sessions that end, once a table has changed and the watermark has advanced."""
+        now = Counter(tuple(row[name] for name in _CELL) for row in table)
+        new = now - self.table
+        for cell in (self.table - now).elements():
+            self.known[cell] -= self.known[cell] > 0
+        self.table, emitted = now, []
+        for session in sessions_of([*self.known.elements(), *new.elements()]):
+            end = session[-1][2] + GAP
+            is_late = before is not None and end <= before and not any(map(self._knows, session))
+            if end <= mark and not is_late:
+                key, _, start = session[0]
+                values = [v for _, v, _ in session if v is not None]
+                row = {"k": key, "window_start": start, "window_end": end, "n": len(session)}
+                emitted.append({**row, "s": sum(values) if values else None})
+            if end <= mark:
+                new -= Counter(session)
+                self.known -= Counter(session)
+        self.known += new
+        return emitted
+
+    def _knows(self, cell: tuple) -> bool:
+        return self.known[cell] > 0
+
+
+def sessions_of(cells: list[tuple]) -> list[list[tuple]]:
+    """Return cells in order of time, by key, cut where the gap is longer than GAP."""
+    sessions: list[list[tuple]] = []
+    for cell in sorted(cells, key=lambda cell: (str(cell[0]), cell[2], str(cell))):
+        last = sessions[-1][-1] if sessions else None
+        if last is None or last[0] != cell[0] or cell[2] - last[2] > GAP:
+            sessions.append([])
+        sessions[-1].append(cell)
+    return sessions
+
+
+@pytest.mark.variants(2)
+@pytest.mark.parametrize("last", [1, 3])
+@pytest.mark.parametrize("seed", range(6))
+def test_sessions_split_while_their_rows_are_taken_back(seed, last):
+    rows_below = (
+        "SELECT k, v, ts FROM t WHERE ts IS NOT NULL "
+        f"QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC, ts) <= {last}"
+    )
+    sql = (
+        "SELECT k, window_start, window_end, COUNT(*) AS n, SUM(v) AS s FROM TABLE(SESSION("
+        f"({rows_below}) PARTITION BY k, DESCRIPTOR(ts), INTERVAL '3' SECONDS)) "
+        "GROUP BY k, window_start, window_end"
+    )
+    given = sorted(rows(seed, 40), key=lambda row: row[0] // 4000)
+    of, below = (stream(query, given) for query in (sql, rows_below))
+    outcome = of.run(of.history(seed))
+    model, read, before = OpenSessions(), [], None
+    for planned, output in zip(outcome.planned, outcome.batches, strict=True):
+        read += [arrival.row for arrival in planned.rows]
+        mark = dt.datetime(1970, 1, 1)  # noqa: DTZ001
+        if planned.has_ended:
+            mark = START + dt.timedelta(days=365)
+        elif output.watermark_us is not None:
+            mark += dt.timedelta(microseconds=output.watermark_us)
+        expected = model.read(below.batch_rows(read) if read else [], before, mark)
+        assert difference(expected, rows_of([output.rows])) is None
+        before = mark
+    assert disagreement(of, of.history(seed), of.batch_rows(of.order), seed) is None
+
+
+def test_a_deletion_that_does_not_split_a_session_is_found(monkeypatch):
+    def every(table: pa.Table, keys: tuple[str, ...], copies: str) -> np.ndarray:
+        return np.ones(table.num_rows, np.int64)
+
+    for module in (changed_sessions, of_partials):
+        monkeypatch.setattr(module, "net_copies", every)
+    with pytest.raises(AssertionError):
+        test_sessions_split_while_their_rows_are_taken_back(0, 1)

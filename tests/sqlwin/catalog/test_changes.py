@@ -253,5 +253,5 @@ def test_a_stream_of_changes_is_described_and_named_by_a_view_but_not_read_alone
     fresh_session.execute("CREATE VIEW large AS SELECT * FROM orders WHERE v > 1")
     (described,) = fresh_session.execute("DESCRIBE large")
     assert described.to_arrow()["name"].to_pylist() == ["id", "ts", "v"]
-    with pytest.raises(SqlwinError, match="must be read by TUMBLE, HOP or CUMULATE"):
+    with pytest.raises(SqlwinError, match="must be read by a window function"):
         fresh_session.execute("SELECT * FROM large")
