@@ -180,3 +180,37 @@ def test_the_changes_up_to_a_version_leave_its_rows(tmp_path, has_feed, partitio
         row[CHANGE_TYPE] for row in read(reader_of(tmp_path, schema, starting="0"), -1, last)
     }
     assert ("update_preimage" in feed) == has_feed
+
+
+def test_changes_of_mapped_columns_are_read_from_the_feed_alone(tmp_path):
+    file, feed = tmp_path / "a.parquet", tmp_path / "_change_data" / "b.parquet"
+    pq.write_table(pa.table({"col-1": [10]}), file)
+    feed.parent.mkdir()
+    kinds = ["update_preimage", "update_postimage"]
+    pq.write_table(pa.table({"col-1": [10, 11], CHANGE_TYPE: kinds}), feed)
+    fields = [mapped_field("k", "col-1", 1), mapped_field("day", "col-2", 2, "date")]
+    values = {"col-2": "2024-01-02"}
+    conf = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
+    written_by_hand(
+        tmp_path, fields, [add_entry(file, partitionValues=values)], conf, 2, partitions=["day"]
+    )
+    path = "_change_data/b.parquet"
+    actions = [
+        {"cdc": {"path": path, "partitionValues": values, "size": 1, "dataChange": False}},
+        {"remove": {"path": "a.parquet", "dataChange": True}},
+    ]
+    log = tmp_path / "_delta_log" / f"{1:020}.json"
+    log.write_text("\n".join(map(json.dumps, actions)))
+    schema = delta_schema(DeltaTable(tmp_path, version=0)).add(CHANGE_TYPE, StringType())
+    day = dt.date(2024, 1, 2)
+    assert read(reader_of(tmp_path, schema), -1, 0) == [
+        {"k": 10, "day": day, CHANGE_TYPE: "insert"}
+    ]
+    assert read(reader_of(tmp_path, schema), 0, 1) == [
+        {"k": 10, "day": day, CHANGE_TYPE: "update_preimage"},
+        {"k": 11, "day": day, CHANGE_TYPE: "update_postimage"},
+    ]
+    # without the feed, the log must have the partition of the removed file
+    log.write_text(json.dumps(actions[1]))
+    with pytest.raises(ExecutionError, match="its log lacks the partition of"):
+        read(reader_of(tmp_path, schema), 0, 1)
