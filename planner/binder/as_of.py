@@ -176,19 +176,37 @@ def _join_chain(
         node = node_of(rows)
         return None if node is None else node.schema
 
-    for join in query.args["joins"]:
-        subquery = join.this.this if isinstance(join.this, exp.Lateral) else None
-        inner = subquery.this if isinstance(subquery, exp.Subquery) else None
-        is_select = isinstance(inner, exp.Select) and inner.args.get("from_") is not None
-        if not is_select or join.this.alias_column_names or not _is_plain_join(join):
-            return False
+    joins = query.args["joins"]
+    if not any(isinstance(join.this, exp.Lateral) for join in joins):
+        return False
+    if not all(_is_lateral_select(join) or _is_join_of_relation(join) for join in joins):
+        return False
     nested = nest_first(query, schema_of)
-    if nested is None or not join_as_of(nested, node_of, relation_of):
+    if nested is None:
+        return False
+    # an as-of join that was the first one is bound with the subquery that it is in now
+    has_more = any(isinstance(join.this, exp.Lateral) for join in nested.args["joins"])
+    if has_more and not join_as_of(nested, node_of, relation_of):
         return False
     query.set("joins", None)
     for key, value in nested.args.items():
         query.set(key, value)
     return True
+
+
+def _is_lateral_select(join: exp.Join) -> bool:
+    """Return whether a join adds columns of a LATERAL subquery without a condition."""
+    subquery = join.this.this if isinstance(join.this, exp.Lateral) else None
+    inner = subquery.this if isinstance(subquery, exp.Subquery) else None
+    is_select = isinstance(inner, exp.Select) and inner.args.get("from_") is not None
+    return is_select and not join.this.alias_column_names and _is_plain_join(join)
+
+
+def _is_join_of_relation(join: exp.Join) -> bool:
+    """Return whether a join adds the columns of a relation."""
+    is_relation = isinstance(join.this, exp.Table | exp.Subquery | WindowFunctionCall)
+    is_kind = join.kind in ("", "CROSS", "INNER", "OUTER")
+    return is_relation and is_kind and not (join.method or join.args.get("using"))
 
 
 def _is_plain_join(join: exp.Join) -> bool:

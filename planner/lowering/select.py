@@ -94,10 +94,13 @@ class SelectLowering(RelationLowering, ABC):
         scope = with_ctes(query, scope)
         if isinstance(query, exp.Union):
             return self._union(query, scope)
-        if not isinstance(query, exp.Select) or not has_only(query, _CLAUSES):
+        if not isinstance(query, exp.Select) or not has_only(query, {*_CLAUSES, "joins"}):
             refuse("Spark computes joins, set operations and special clauses")
-        below, called = self._source(query, scope)
-        select = without_qualifier(query, called)
+        if query.args.get("joins"):
+            select, below = self.joined(query, scope)
+        else:
+            below, called = self._source(query, scope)
+            select = without_qualifier(query, called)
         where = conjuncts(select.args.get("where"))
         below = replace(below, scan=filter_rows(below.scan, tuple(where), has_tables=False))
         items = items_of(select, below.scan.schema)
@@ -125,12 +128,27 @@ class SelectLowering(RelationLowering, ABC):
             made = distinct_rows(self, made)
         return self._ordered(select, below, made, items, list(zip(ordered, orders, strict=True)))
 
+    def joined(self, query: exp.Select, scope: QueryScope) -> tuple[exp.Select, Relation]:
+        """Return a SELECT over joined relations as one over their join, and the rows of the join.
+
+        Raises:
+            Refused: Only Spark computes the joins.
+        """
+        refuse("Spark computes joins, set operations and special clauses")
+
     def _source(self, query: exp.Select, scope: QueryScope) -> tuple[Relation, str]:
         """Return the rows that a SELECT reads, and the lower-case qualifier of their columns."""
         clause = query.args.get("from_")
         if clause is None:
             return self.relation_of(_ONE_ROW, ()), ""
-        source = clause.this
+        return self.source(clause.this, scope)
+
+    def source(self, source: exp.Expr, scope: QueryScope) -> tuple[Relation, str]:
+        """Return the rows of a relation in FROM, and the lower-case qualifier of their columns.
+
+        Raises:
+            Refused: Only Spark can compute them.
+        """
         if has_other_parts(source) or (
             source.args.get("alias") and source.args["alias"].args.get("db")
         ):

@@ -82,6 +82,9 @@ def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
             require(grouped is None and bool(scope.relations) and has_only(item, set()))
             columns += scope.columns
             continue
+        if isinstance(item, exp.Column) and item.is_star:
+            columns += _columns_of(item, grouped, scope)
+            continue
         inner = item.this if isinstance(item, exp.Alias) else item
         name = item.alias_or_name if isinstance(item, exp.Alias | exp.Column) else name_of(item)
         value = scope.value(inner)
@@ -111,6 +114,14 @@ def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
         require(is_ordered(results.value(by).type))
     _check_counts(query)
     return tuple(columns)
+
+
+def _columns_of(star: exp.Column, grouped: _Grouped | None, scope: ColumnScope) -> Schema:
+    """Return the columns of `t.*`."""
+    require(grouped is None and has_only(star, {"this", "table"}) and has_only(star.this, set()))
+    found = [schema for name, schema in scope.relations if name == star.table.lower()]
+    require(len(found) == 1)
+    return found[0]
 
 
 def _is_position(by: exp.Expr, columns: Sequence[Column]) -> bool:

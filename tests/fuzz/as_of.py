@@ -66,11 +66,12 @@ def draw_as_of(
         kind = "ASOF LEFT JOIN" if is_outer else "ASOF INNER JOIN"
         join = f"{kind} {right_sql} ON {' AND '.join([comparison, *parts])}"
     items = ["l.id", "l.k", "l.ts", *(f"r.{name} AS r_{name}" for name in shown)]
-    second = _draw_second(draw, tables) if draw.chance(30) else None
+    second = _draw_second(draw, tables) if draw.chance(40) else None
+    joins = [join]
     if second is not None:
         items += [f"q.{name} AS q_{name}" for name in second.shown]
-        join += f" {second.sql}"
-    sql = f"SELECT {', '.join(items)} FROM t AS l {join}"
+        joins.insert(0 if second.sign == "=" and draw.chance(50) else 1, second.sql)
+    sql = f"SELECT {', '.join(items)} FROM t AS l {' '.join(joins)}"
     rows = []
     for row in tables["t"]:
         picked = _nearest(row, right, keys, (time, sign, at))
@@ -94,7 +95,7 @@ class _Second:
         sql: Join.
         right: Rows of the table.
         keys: Columns that are equal.
-        sign: Comparison of the left with the right time.
+        sign: Comparison of the left with the right time; `=` for a join with all rows of the keys.
         is_outer: Whether it keeps rows without a match.
     """
 
@@ -111,6 +112,13 @@ class _Second:
 
 
 def _draw_second(draw: Choices, tables: Tables) -> _Second:
+    if draw.chance(40):
+        name, keys = draw.one_of(["u", "t"]), draw.sample(["k", "g", "d"], 1 + draw.pick(2))
+        is_outer = draw.chance(50)
+        conditions = " AND ".join(f"l.{key} = q.{key}" for key in keys)
+        kind = "LEFT JOIN" if is_outer else "JOIN"
+        sql = f"{kind} {name} AS q ON {conditions}"
+        return _Second(sql, tables[name], keys, "=", is_outer)
     name, keys = draw.one_of(["u", "t"]), draw.sample(["k", "g"], draw.pick(3))
     sign, is_outer = draw.one_of(list(_SIGNS)), draw.chance(50)
     conditions = " AND ".join([*(f"l.{key} = q.{key}" for key in keys), f"l.ts {sign} q.ts"])
@@ -123,10 +131,15 @@ def _with_second(row: Row, of_right: Row, second: _Second | None) -> list[Row]:
     joined = {name: row[name] for name in ("id", "k", "ts")} | of_right
     if second is None:
         return [joined]
-    picked = _nearest(row, second.right, second.keys, ("ts", second.sign, "ts"))
-    if picked is None and not second.is_outer:
-        return []
-    return [joined | {f"q_{name}": (picked or {}).get(name) for name in second.shown}]
+    if second.sign == "=":
+        pairs = [r for r in second.right if all(_holds(row[k], "=", r[k]) for k in second.keys)]
+    else:
+        picked = _nearest(row, second.right, second.keys, ("ts", second.sign, "ts"))
+        pairs = [] if picked is None else [picked]
+    return [
+        joined | {f"q_{name}": pair.get(name) for name in second.shown}
+        for pair in pairs or ([{}] if second.is_outer else [])
+    ]
 
 
 def _nearest(

@@ -1,7 +1,7 @@
-"""Nest as-of joins that follow each other, so that each has one relation on its left.
+"""Nest as-of joins and joins that follow each other, so that each has one relation on its left.
 
-FROM a JOIN LATERAL (...) AS b ON TRUE JOIN LATERAL (...) AS c ON TRUE
-FROM (SELECT ... FROM a JOIN LATERAL (...) AS b ON TRUE) AS pairs JOIN LATERAL (...) AS c ON TRUE
+FROM a JOIN LATERAL (...) AS b ON TRUE JOIN c ON a.k = c.k
+FROM (SELECT ... FROM a JOIN LATERAL (...) AS b ON TRUE) AS pairs JOIN c ON pairs.k = c.k
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def nest_first(query: exp.Select, schema_of: SchemaOf) -> exp.Select | None:
     """Return a SELECT whose first two relations are one. None if a name in it is not certain.
 
     Args:
-        query: A SELECT from a relation and several LATERAL subqueries.
+        query: A SELECT from a relation, and several LATERAL subqueries or other relations.
         schema_of: Function that returns the columns of a query, or None if they are unknown.
     """
     result = query.copy()
@@ -68,7 +68,7 @@ def nest_first(query: exp.Select, schema_of: SchemaOf) -> exp.Select | None:
     result.set("expressions", items)
     if not _rename_clauses(result, names):
         return None
-    if not all(_rename_lateral(_inner(join), names, schema_of) for join in others):
+    if not all(_rename_join(join, names, schema_of) for join in others):
         return None
     columns = [alias(column(name, table), new) for (table, name), new in names.nested.items()]
     pairs = select_items(columns, result.args["from_"].this.copy())
@@ -79,8 +79,10 @@ def nest_first(query: exp.Select, schema_of: SchemaOf) -> exp.Select | None:
     return result
 
 
-def _inner(join: exp.Join) -> exp.Select:
-    """Return the SELECT of a LATERAL subquery."""
+def _inner(join: exp.Join) -> exp.Select | None:
+    """Return the SELECT of a LATERAL subquery, None for another relation."""
+    if not isinstance(join.this, exp.Lateral):
+        return None
     inner = join.this.this.this
     assert isinstance(inner, exp.Select)
     return inner
@@ -92,6 +94,9 @@ def _names(query: exp.Select, schema_of: SchemaOf) -> _Names | None:
     rows = [(source.alias_or_name, select_all_from(source.copy()))]
     for join in query.args["joins"]:
         inner = _inner(join)
+        if inner is None:
+            rows.append((join.this.alias_or_name, select_all_from(join.this.copy())))
+            continue
         # the only relation has all columns of `t.*`
         items = [
             exp.Star() if item.is_star and star_leaves_out(item) == frozenset() else item.copy()
@@ -159,6 +164,19 @@ def _rename_clauses(query: exp.Select, names: _Names) -> bool:
             if new is None or (is_unnamed and new.name.lower() != col.name.lower()):
                 return False
             col.replace(new)
+    return True
+
+
+def _rename_join(join: exp.Join, names: _Names, schema_of: SchemaOf) -> bool:
+    """Let a join read the nested relation, in place. False if it cannot."""
+    inner = _inner(join)
+    if inner is not None:
+        return _rename_lateral(inner, names, schema_of)
+    for col in list(join.args["on"].find_all(exp.Column)) if join.args.get("on") else ():
+        new = names.renamed(col)
+        if new is None:
+            return False
+        col.replace(new)
     return True
 
 

@@ -11,11 +11,12 @@ from sqlglot import exp
 from planner.arrow.scan_rows import table_rows
 from planner.catalog import Catalog
 from planner.lowering.given_tables import GivenTablesLowering
-from planner.lowering.relation import Relation
+from planner.lowering.relation import QueryScope, Relation
 from planner.lowering.sql.dialects import DIALECTS
 from planner.lowering.sql.refusals import NotPortable
 from planner.lowering.sql.rows import write_query
 from planner.lowering.sql.targets import TARGETS
+from planner.lowering.table_joins import joined_rows
 from planner.nodes.logical import Node
 from planner.sql.build import select_all_from
 from planner.sql.parts import bare_table, name_parts
@@ -95,6 +96,10 @@ class _PortableLowering(GivenTablesLowering):
             if node.place is None:
                 raise
             raise NotPortable(_in_words(refused.refusal), place=node.place) from refused
+
+    def joined(self, query: exp.Select, scope: QueryScope) -> tuple[exp.Select, Relation]:
+        """Return a SELECT over the join of its relations, and the rows of the join."""
+        return joined_rows(query, self, lambda source: self.source(source, scope))
 
     def table(self, table: exp.Table) -> Relation:
         """Return the rows of a table, with its computed columns."""

@@ -96,6 +96,15 @@ def test_the_first_of_several_joins_is_the_left_side_of_the_second() -> None:
     assert joined(f"SELECT v AS x FROM l {joins}")[1] is None
 
 
+def test_a_join_before_an_as_of_join_is_its_left_side() -> None:
+    pick = f"LEFT JOIN LATERAL ({PICK}) AS x ON TRUE"
+    text, node = joined(f"SELECT u.v AS a, x.w AS b FROM l JOIN u ON l.k = u.k {pick}")
+    assert node is not None
+    assert text == "SELECT v0 AS a, w AS b FROM joined"
+    (below,) = (part for part in node.left.walk() if isinstance(part, SqlQuery))
+    assert "FROM l JOIN u ON l.k = u.k" in to_sql(below.query).replace("`", "")
+
+
 @pytest.mark.parametrize(
     ("comparison", "order", "is_before", "is_inclusive"),
     [
@@ -149,7 +158,8 @@ def test_other_subqueries_are_left_to_spark(pick: str) -> None:
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT l.v FROM l JOIN u ON l.k = u.k LEFT JOIN LATERAL ({pick}) AS x ON TRUE",
+        "SELECT l.v FROM l JOIN u USING (k) LEFT JOIN LATERAL ({pick}) AS x ON TRUE",
+        "SELECT l.v FROM l JOIN u ON l.k = u.k JOIN r AS q ON l.k = q.k",
         "SELECT l.v FROM l LEFT JOIN LATERAL ({pick}) AS x ON l.v = x.w",
         "SELECT x.v + 1 FROM l LEFT JOIN LATERAL (SELECT r.v FROM r WHERE r.ts < l.ts ORDER BY "
         "r.ts DESC LIMIT 1) AS x ON TRUE",

@@ -105,6 +105,8 @@ KNOWN = [
       "(SELECT 2 AS one, k, f, 'b' AS y FROM t) AS b USING (one, k)"
       for kind in ("INNER", "LEFT", "RIGHT", "FULL OUTER")
       for items in ("*", "k, one, x, y", "a.one AS l, b.one AS r, a.k AS e, k, d + f AS s")),
+    *(f"SELECT d, b.*, i4 AS s FROM t AS a {kind} JOIN (SELECT 2 AS one, k, f FROM t) AS b USING (k)"
+      for kind in ("LEFT", "FULL OUTER")),
     *(f"SELECT * FROM (SELECT 1 AS one, k FROM t) AS a {kind} JOIN t AS b USING (k)"
       for kind in ("LEFT SEMI", "LEFT ANTI")),
     *(f"SELECT * FROM (SELECT 1 AS one, k, i4 FROM t) AS a {first} JOIN (SELECT 2 AS one, k AS l, d FROM t) AS b "
