@@ -398,6 +398,7 @@ class SessionControl:
         Raises:
             SqlwinError: The query or an option is invalid, or its late rows cannot be predicted.
         """
+        from sqlwin.execution.simulated import advise
         from sqlwin.statements.nodes import Advise
 
         runner = self._session._runner
@@ -405,7 +406,7 @@ class SessionControl:
         with runner.lock:
             runner.plans.begin(statement.text)
             try:
-                return runner.advice(advised)
+                return advise(runner.stored_rows, advised)
             finally:
                 runner.plans.end()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -176,22 +176,6 @@ class Plans:
         mode = str(self.config.get("execution.runtime-mode"))
         idle_advance_us = int(self.config.get(IDLE_ADVANCE)) or None
         self.catalog.start_statement(StreamReading(mode, per_split, idle_advance_us))
-
-    @contextmanager
-    def in_batch_mode(self) -> Iterator[None]:
-        """Within the block, read tables to their end, whatever the runtime mode."""
-        key = "execution.runtime-mode"
-        before = self.config.text(key) if self.config.is_set(key) else None
-        self.config.set(key, "batch")
-        self.start_statement()
-        try:
-            yield
-        finally:
-            if before is None:
-                self.config.reset(key)
-            else:
-                self.config.set(key, before)
-            self.start_statement()
 
     @property
     def directory_of_slices(self) -> str:

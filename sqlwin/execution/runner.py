@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from sqlglot import exp
@@ -244,9 +244,9 @@ class Runner:
             case nodes.Summarize():
                 return self._summarize(statement)
             case nodes.Advise():
-                from sqlwin.parts import load_part
+                from sqlwin.execution.simulated import advice_rows
 
-                table, lines = load_part("advice_result")(self.advice(statement))
+                table, lines = advice_rows(self.stored_rows, statement)
                 return TableResult(statement.text, table, statement_notes=lines)
             case nodes.Set():
                 return self._set(statement)
@@ -344,7 +344,7 @@ class Runner:
         if "ROW" in statement.details:
             from sqlwin.execution.simulated import explain_row
 
-            text = explain_row(self._stored_rows(), statement)
+            text = explain_row(self.stored_rows, statement)
             return ExplainResult(statement.text, self.config.mask.text(text))
         from planner.explain.document import Document, to_json
         from sqlwin.execution.explain_formats import render
@@ -367,13 +367,9 @@ class Runner:
                 notes.append(f"EXPLAIN {detail} adds nothing to the plan of a batch query")
         return ExplainResult(statement.text, text, to_json(document), statement_notes=tuple(notes))
 
-    def advice(self, statement: nodes.Advise) -> Any:
-        """Return which delay the watermark of a query's table should have."""
-        from sqlwin.execution.simulated import advise
-
-        return advise(self._stored_rows(), statement)
-
-    def _stored_rows(self) -> StoredRows:
+    @property
+    def stored_rows(self) -> StoredRows:
+        """Reader of the rows that the session's tables hold."""
         from sqlwin.execution.simulated import StoredRows
 
         return StoredRows(self.plans, lambda statement: self._run(statement).to_arrow())

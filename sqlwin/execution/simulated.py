@@ -5,7 +5,8 @@ EXPLAIN ROW and ADVISE read tables to their end in any runtime mode.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
@@ -181,6 +182,23 @@ def simulate_query(plans: Plans, ast: exp.Query, text: str) -> Simulated | Refus
     return Simulated(query, options, definition, lowered)
 
 
+@contextmanager
+def _reading_whole(plans: Plans) -> Iterator[None]:
+    """Within the block, read tables to their end in any runtime mode."""
+    key = "execution.runtime-mode"
+    before = plans.config.text(key) if plans.config.is_set(key) else None
+    plans.config.set(key, "batch")
+    plans.start_statement()
+    try:
+        yield
+    finally:
+        if before is None:
+            plans.config.reset(key)
+        else:
+            plans.config.set(key, before)
+        plans.start_statement()
+
+
 def explain_row(stored: StoredRows, statement: Explain) -> str:
     """Return from which rows the one row of a query is computed.
 
@@ -190,7 +208,7 @@ def explain_row(stored: StoredRows, statement: Explain) -> str:
     inner = statement.statement
     if not isinstance(inner, Query):
         raise AnalysisError("EXPLAIN ROW takes a query that returns one row")
-    with stored.plans.in_batch_mode():
+    with _reading_whole(stored.plans):
         simulated = simulate_query(stored.plans, inner.ast, inner.text)
         lists_rows = "VERBOSE" in statement.details
         text: str = load_part("origin")(simulated, stored, lists_rows=lists_rows)
@@ -206,9 +224,15 @@ def advise(stored: StoredRows, statement: Advise) -> Any:
     Raises:
         SqlwinError: The query or an option is invalid, or its late rows cannot be predicted.
     """
-    with stored.plans.in_batch_mode():
+    with _reading_whole(stored.plans):
         simulated = simulate_query(stored.plans, statement.ast, statement.text)
         return load_part("advice")(simulated, stored, dict(statement.options))
+
+
+def advice_rows(stored: StoredRows, statement: Advise) -> tuple[pa.Table, tuple[str, ...]]:
+    """Return the rows of ADVISE, and lines for people. Raises the errors of `advise`."""
+    table, lines = load_part("advice_result")(advise(stored, statement))
+    return table, lines
 
 
 def place_of(plans: Plans, statement: Query | Insert) -> InProcessStep | Refusal:
