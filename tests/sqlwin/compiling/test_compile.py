@@ -333,7 +333,7 @@ CAST(1 AS BIGINT) | CAST(1 AS TINYINT) | 1 + 2 | 1.5 | 'it''s \\\\ a "text"' | T
 d = CAST('NaN' AS DOUBLE) | d > 1e0 | d < CAST('NaN' AS DOUBLE) | d <=> NULL | k = 'a' | k < 'b' | k <> 'é' | k IS NULL | k IS NOT NULL
 k IN ('a', 'b') | v IN (1, 7, NULL) | v NOT IN (1, 7) | i BETWEEN -2 AND 2 | NOT (i > 0 AND k = 'a' OR v > 0) | i IS DISTINCT FROM 2
 CASE WHEN i > 0 THEN 'pos' WHEN i < 0 THEN 'neg' END | CASE i WHEN 2 THEN 1 ELSE v END | IF(i > 0, d, 0e0) | COALESCE(v, i, 0) | NULLIF(i, 2)
-NVL2(k, 1, 2) | GREATEST(v, i, 3) | LEAST(d, 0e0) | GREATEST(d, 1e0)
+p / 3 | p / i | v / p | p / (p - 0.005) | 100.0 * v / i | NVL2(k, 1, 2) | GREATEST(v, i, 3) | LEAST(d, 0e0) | GREATEST(d, 1e0)
 LENGTH(k) | CONCAT(k, '-', v) | CONCAT_WS(',', k, 'x') | TRIM(k) | LTRIM(k) | RTRIM(k) | SUBSTRING(k, 2) | SUBSTRING(k, 1, 2)
 REPLACE(k, 'a', 'bb') | STARTSWITH(k, 'a') | ENDSWITH(k, 'b') | CONTAINS(k, 'é') | k LIKE 'a%' | k LIKE '%.b_' | k LIKE 'a\\\\%%' | k NOT LIKE '_'
 YEAR(ts) | QUARTER(ts) | MONTH(ts) | DAY(ts) | WEEKOFYEAR(ts) | DAYOFYEAR(ts) | DAYOFWEEK(ts) | WEEKDAY(ts) | HOUR(ts) | MINUTE(ts) | SECOND(ts)
