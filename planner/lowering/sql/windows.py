@@ -25,6 +25,7 @@ from planner.lowering.sql.sessions import SESSION, number_sessions, spans_of_ses
 from planner.lowering.sql.text import all_of, binary, call, cast, not_null, number
 from planner.nodes.aggregate_plans import END, SLICE_END, START, TIME
 from runtime.plan.exchange import MergedWindows
+from runtime.plan.local import GroupingSets
 from runtime.plan.rows import RowLocalStep, RowScan, grouping_sets, local_rows
 from runtime.windows import Window
 from runtime.windows.base import BaseAligned
@@ -32,6 +33,8 @@ from runtime.windows.times import FIRST_TIME, LAST_TIME, WINDOW_TIME_LAG_US
 
 # Columns of slices
 _SLICE = SLICE_END
+# A key of a grouping set, next to the column that it may be
+_KEY = "$of_set"
 _WINDOWS = "windows"
 
 
@@ -113,6 +116,14 @@ class WindowWriter:
             rows, condition = self.ctes.add("times", times, "rows with their times"), None
             time_us = self.ctes.names.column(TIME)
         keys = self._key_items()
+        sets = grouping_sets(self.node)
+        if sets is not None and self._order_of_slices():
+            time = [time_us] if cells.is_calendar else [self.rows.write(scan.time)]
+            read = [*extras, *self._partial_items(), *time]
+            rows, condition = self._rows_of_sets(sets, read, rows, condition), None
+            names = [name for name, _ in scan.keys]
+            keys = [self.ctes.named(self.ctes.names.column(name + _KEY), name) for name in names]
+            keys += self.ctes.items(sets.id_column)
         end = self._slice_end(cells)
         if end is None:
             assigner = cells.assigner()
@@ -139,10 +150,8 @@ class WindowWriter:
     def _expanded(self, slices: exp.Table) -> exp.Table:
         """Repeat the slices once per grouping set."""
         sets = grouping_sets(self.node)
-        if sets is None:
+        if sets is None or self._order_of_slices():
             return slices
-        if self._order_of_slices():
-            refuse_part("LISTAGG over GROUPING SETS is not compiled", "LISTAGG(")
         names = [name for name, _ in self.local.source.keys]
         others = self.ctes.items(_SLICE, *self._partial_columns())
         parts = []
@@ -157,6 +166,35 @@ class WindowWriter:
             set_item = self.ctes.named(number(set_id), sets.id_column)
             parts.append(select([*kept, set_item, *others], slices))
         return self.ctes.add("grouping_sets", union_all(parts), "slices once per grouping set")
+
+    def _rows_of_sets(
+        self,
+        sets: GroupingSets,
+        read: Sequence[exp.Expr],
+        rows: exp.Table,
+        condition: exp.Expr | None,
+    ) -> exp.Table:
+        """Repeat the rows once per grouping set: texts of slices do not keep the order of rows."""
+        n_orders = len({str(part) for item in read for part in item.find_all(exp.Order)})
+        if n_orders > 1 and not self.ctes.target.has_orders_of_unions:
+            refuse_part(
+                f"{self.ctes.target.title} orders the rows of GROUPING SETS in one way only",
+                "LISTAGG(",
+                "use one LISTAGG, FIRST_VALUE or the like in a query",
+            )
+        used = list(dict.fromkeys(part for item in read for part in item.find_all(exp.Column)))
+        types = {name: key.type for name, key in self.local.source.keys}
+        values = {item.alias_or_name: item.unalias() for item in self._key_items()}
+        parts = []
+        for set_id, names in sets.sets:
+            keys = []
+            for name, type_ in types.items():
+                shown = self.ctes.names.identifier(name).name
+                value = values[shown] if name in names else _null(type_)
+                keys.append(self.ctes.named(value, name + _KEY))
+            set_item = self.ctes.named(number(set_id), sets.id_column)
+            parts.append(select([*used, *keys, set_item], rows, condition))
+        return self.ctes.add("grouping_sets", union_all(parts), "rows once per grouping set")
 
     def _partial_columns(self) -> list[str]:
         return [column for part in self.partials for column in part.columns]

@@ -43,6 +43,7 @@ class DataFusionTarget(Target):
     title = "DataFusion"
     has_fast_frames = True
     has_int_literals = False
+    has_orders_of_unions = False
     first_year_without_rules = 2100
     writers = WRITERS
 
