@@ -12,7 +12,7 @@ from planner.binder.all_time.ranks import rank_over_all_time
 from planner.binder.rank_bounds import rank_bounds
 from planner.binder.relations import Relations, Scope
 from planner.nodes.logical import Node, SqlQuery, WindowRank, columns_of
-from planner.nodes.windows import identifies_window, window_properties
+from planner.nodes.windows import has_results, identifies_window, window_properties
 from planner.sql.build import (
     alias,
     bare_column,
@@ -24,6 +24,7 @@ from planner.sql.build import (
 )
 from planner.sql.nodes import copy_place, span_of
 from planner.sql.parts import lone_source, own_clauses
+from planner.streams.tables import streams_of
 from runtime.errors import AnalysisError
 from runtime.refusal import refuse
 from runtime.spec.table import Column
@@ -58,7 +59,10 @@ def bind_rank(
     attached = window_properties(node)
     function, name = over.this.name.upper(), item.alias
     chosen = _rank_range(outer, name, source.alias_or_name)
-    if attached is not None and not identifies_window(attached, partition):
+    is_within = attached is not None and identifies_window(attached, partition)
+    if not is_within and has_results(node) and streams_of(node, relations.catalog):
+        attached = None  # the results of windows are ranked without a window
+    if attached is not None and not is_within:
         ends = attached.end or attached.start or "window_end"
         refuse(f"{function} has no {ends} in PARTITION BY", "Spark ranks all rows")
     if chosen is None:

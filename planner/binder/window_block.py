@@ -35,7 +35,7 @@ from planner.nodes.logical import (
     RangeRows,
     WindowTableFunction,
 )
-from planner.nodes.windows import identifies_window
+from planner.nodes.windows import has_results, identifies_window
 from planner.sql.build import (
     alias,
     bare_column,
@@ -156,19 +156,12 @@ def bind_regrouping(select: exp.Select, relations: Relations, scope: Scope) -> N
     if group is None or (has_groupings(group) and not isinstance(side.node, RangeRows | NetRows)):
         return None
     bound = bind_block(select, side.node, side.name or None, time, relations, scope)
-    if _has_results(side.node):
+    if has_results(side.node):
         groups = next(bound.find_all(Aggregate))
         keys = filter(None, (bare_column(key.expr) for key in groups.keys))
         if not identifies_window(side.attached, keys):
             return None  # the results of windows are grouped without a window
     return bound
-
-
-def _has_results(node: Node) -> bool:
-    """Return whether a node has results of windows, and not their rows."""
-    if isinstance(node, Aggregate | NetRows):
-        return isinstance(node, Aggregate)
-    return any(map(_has_results, node.inputs))
 
 
 def refuse_groupings(select: exp.Select, sql: str) -> None:

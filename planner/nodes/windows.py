@@ -18,6 +18,7 @@ from planner.nodes.logical import (
     Expand,
     Filter,
     GapFill,
+    NetRows,
     Node,
     Project,
     RangeRows,
@@ -107,6 +108,13 @@ def _last_aggregates(plan: Node) -> Iterator[GlobalWindowAggregate]:
         return
     for node in plan.inputs:
         yield from _last_aggregates(node)
+
+
+def has_results(node: Node) -> bool:
+    """Return whether a logical node has results of windows, and not their rows."""
+    if isinstance(node, Aggregate | NetRows):
+        return isinstance(node, Aggregate)
+    return any(map(has_results, node.inputs))
 
 
 def notes_on_windows(node: Node) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The operator of SESSION over rows that may be deleted, which split sessions.
 
 State has the partials of each time, not of each session, until a session has ended. Sessions are
-those of the times with rows that remain. A deletion that arrives before its insertion waits until
+made of the times with rows that remain. A deletion that arrives before its insertion waits until
 the watermark has passed the end of the session that its row would begin.
 """
 
@@ -23,7 +23,7 @@ class ChangedSessionOperator(SessionOperator):
     """The operator of sessions of one key group, over rows that may be deleted.
 
     It emits each session once, with the rows that remain when it ends. Of a session that has ended,
-    rows in state are emitted: a deletion has split them off. Those of this micro-batch are late.
+    rows in state are emitted: a deletion has split them off. Rows of this micro-batch are late.
     """
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:

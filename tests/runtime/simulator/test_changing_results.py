@@ -128,6 +128,18 @@ SETTINGS = {
 }
 
 
+@pytest.mark.variants(1)
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("order", ["n DESC, window_end", "window_end DESC"])
+def test_results_of_windows_are_ranked_without_a_window(order, seed):
+    of = stream(
+        f"SELECT k, n, window_end, rn FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k "
+        f"ORDER BY {order}) AS rn FROM ({_TUMBLE})) WHERE rn <= 2",
+        rows_in_time(seed),
+    )
+    assert disagreement(of, of.history(seed), of.batch_rows(of.order), seed) is None
+
+
 @pytest.mark.variants(2)
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("name", OVER_WINDOWS)
