@@ -21,8 +21,8 @@ from runtime.connectors.filesystem.text_source import text_source
 from runtime.errors import SetupError
 from runtime.files import LocalFiles, is_local_path
 from runtime.frames.scan_source import store_of_scan
-from runtime.options.checks import monitor_interval_us, option_values
-from runtime.options.formats import format_of
+from runtime.options.checks import bad_option, monitor_interval_us, option_values
+from runtime.options.formats import STREAM_OPTIONS, format_of
 from runtime.scan.ranges import FileRange
 from runtime.scan.read import convert_types
 from runtime.scan.stored_files import StoredFiles
@@ -34,6 +34,17 @@ from runtime.spec.source import SplitOffsets, SplitReader, SplitSource, SplitStr
 from runtime.spec.table import Column, TableSpec
 from runtime.spec.text import FileSource, TextSource
 from runtime.text.read import read_split
+
+# Options of streams that only Spark's file source carries out, in both spellings
+_SPARKS_OPTIONS = (
+    "source.path.regex-pattern",
+    *(
+        name
+        for ours, sparks in STREAM_OPTIONS.items()
+        if sparks not in ("maxFilesPerTrigger", "maxBytesPerTrigger")
+        for name in (ours, sparks.lower())
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -150,8 +161,18 @@ class FileSplits(SplitSource):
         """Return the offsets of a stream whose listings are in a directory of the checkpoint.
 
         Raises:
+            CatalogError: The table has an option of Spark's file source.
             SetupError: The process of Spark's source has no access to the files or the checkpoint.
         """
+        names = {name.lower(): name for name, _ in self.spec.options}
+        for name in _SPARKS_OPTIONS:
+            if name in names:
+                raise bad_option(
+                    self.spec,
+                    f"option '{names[name]}' is not supported for files that continue a hybrid "
+                    "table",
+                    "remove it from the table",
+                )
         origin = path_of(self.spark, self.spec)
         store = store_at(self.spark, origin)
         for path, is_open in ((origin, store is not None), (directory, False)):

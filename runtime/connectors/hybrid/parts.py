@@ -86,9 +86,10 @@ class Parts:
             Refused: Tasks cannot read one of them.
         """
         columns = self.with_key(columns)
+        if self.first.spec.connector.lower() != "filesystem":
+            refuse(f"{self.first.spec.name} is no table of files")
         source = self.first.scan(spark, columns, ())
-        if isinstance(source, SplitTable):
-            refuse(f"{self.first.spec.name} has no files")
+        assert not isinstance(source, SplitTable), "it is a table of files"
         if source.others or source.partition_columns:
             refuse(f"the files of {self.first.spec.name} are partitioned, or only Spark reads some")
         is_text = format_of(option_values(self.then.spec)) in ("csv", "json")

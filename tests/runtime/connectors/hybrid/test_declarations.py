@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 import sqlwin
+from runtime.connectors.filesystem.splits import FileSplits
 from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError, ExecutionError
+from runtime.refusal import Refused
 from runtime.spec.table import TableColumn, TableSpec, Watermark
 from tests.runtime.connectors.tables import table
 
@@ -92,6 +94,13 @@ def test_a_wrong_declaration_is_refused(name: str) -> None:
     assert message in caught.value.message
 
 
+def test_tasks_read_only_files_first() -> None:
+    rows = table("datagen", COLUMNS, number_of_rows="5")
+    parts = open_table(hybrid(rows)).both  # type: ignore[attr-defined]
+    with pytest.raises(Refused, match="history is no table of files"):
+        parts.scans(None, parts.columns)
+
+
 def test_right_declarations() -> None:
     open_table(hybrid()).check()
     open_table(replace(hybrid(overlap__key=None), primary_key=("ID",))).check()
@@ -110,6 +119,13 @@ def test_the_topic_starts_at_the_overlap_unless_it_says_where() -> None:
     started = replace(TOPIC, options=(*TOPIC.options, ("scan.startup.mode", "latest-offset")))
     parts = open_table(hybrid(then=started)).both  # type: ignore[attr-defined]
     assert parts.then_from(5_999_999) is parts.then
+
+
+@pytest.mark.parametrize("name", ["latestFirst", "source.path.regex-pattern", "clean-source"])
+def test_options_of_sparks_file_source_are_refused(name: str) -> None:
+    spec = replace(FILES, options=(*FILES.options, (name, "true")))
+    with pytest.raises(CatalogError, match=f"option '{name}' is not supported for files that"):
+        FileSplits(None, spec).offsets("/checkpoint")  # type: ignore[arg-type]
 
 
 def test_parts_are_tables_of_the_session(fresh_session: sqlwin.Session, tmp_path) -> None:
