@@ -85,7 +85,9 @@ def test_csv_and_then_files(fresh_session: sqlwin.Session, tmp_path: Path) -> No
     assert windows(fresh_session, "SELECT * FROM kept") == expected
 
 
-@pytest.mark.long
+# librdkafka's mock does not find messages by their timestamps
+@pytest.mark.parametrize("broker", ["tansu"], indirect=True)
+@pytest.mark.slow
 def test_files_and_then_a_topic(
     fresh_session: sqlwin.Session, broker: Broker, tmp_path: Path
 ) -> None:
@@ -97,7 +99,6 @@ def test_files_and_then_a_topic(
         fresh_session,
         f"'connector' = 'filesystem', 'format' = 'parquet', 'path' = '{tmp_path}'",
         "'connector' = 'kafka', 'topic' = 'live', 'format' = 'json', "
-        f"'scan.startup.mode' = 'earliest-offset', "
         f"'properties.bootstrap.servers' = '{broker.address}'",
     )
     fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
