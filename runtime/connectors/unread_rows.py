@@ -7,11 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from runtime.connectors.connector import register_source
 from runtime.errors import ExecutionError
 from runtime.spark.versions.newer_classes import DataSource, DataSourceStreamReader, InputPartition
+from runtime.spec.source import SplitStream
 
 _FORMAT = "sqlwin_unread_rows"
 
@@ -42,6 +43,23 @@ class UnreadRows(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader that fails with the reason."""
         return _Unread(self.options["message"])
+
+
+def unread_splits(spark: SparkSession, table: str) -> SplitStream:
+    """Return the splits of a stream that has no checkpoint of sqlwin.
+
+    They are planned for a DataFrame that nobody starts, or that a user starts through Spark.
+
+    Args:
+        spark: Spark session.
+        table: Name of the table.
+    """
+    schema = StructType([StructField("split", StringType())])
+    message = (
+        f"table `{table}`: sqlwin keeps what is read in its checkpoint, so Spark cannot start this "
+        "stream itself: iterate over the result, or INSERT its rows"
+    )
+    return SplitStream(unread_rows(spark, schema, message))
 
 
 def unread_rows(spark: SparkSession, schema: StructType, message: str) -> DataFrame:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from runtime.connectors.filesystem.listed import ListedFiles
 from runtime.connectors.filesystem.stream import path_of, stream_paths
 from runtime.connectors.filesystem.text_source import text_source
+from runtime.connectors.unread_rows import unread_splits
 from runtime.errors import SetupError
 from runtime.files import LocalFiles, is_local_path
 from runtime.frames.scan_source import store_of_scan
@@ -194,7 +195,8 @@ class FileSplits(SplitSource):
         store = None if spark_reads(self.spark, origin) else store_at(self.spark, origin)
         if store is None:
             return SplitStream(stream_paths(self.spark, self.spec))
-        assert directory is not None, "streams have a checkpoint"
+        if directory is None:
+            return unread_splits(self.spark, self.spec.name)
         files = files_at(self.spark, directory)
         listing = ListedFiles(self.spec, origin, StoredFiles(store), files, directory)
         listing.list_new()

@@ -21,6 +21,7 @@ from runtime.connectors.hybrid.history import History, history_parts, plan_histo
 from runtime.connectors.hybrid.overlap import Overlap, only_counting
 from runtime.connectors.hybrid.parts import Parts
 from runtime.connectors.hybrid.source import FIRST, split_texts
+from runtime.connectors.unread_rows import unread_splits
 from runtime.errors import ExecutionError
 from runtime.frames.file_jobs import row_group_selector
 from runtime.frames.scan_source import store_of_scan
@@ -126,7 +127,9 @@ class HybridSplits(SplitSource):
         Raises:
             ExecutionError: A file of the first table cannot be read.
         """
-        assert directory is not None, "streams have a checkpoint"
+        if directory is None:
+            unread = unread_splits(self.spark, self.parts.spec.name)
+            return unread._replace(source=replace(self, history=History(())))
         history = self._plan(directory)
         then = self.parts.then_from(history.from_us).splits(self.spark)
         texts = split_texts(self.spark, history.ranges, then.offsets(f"{directory}/then"))
