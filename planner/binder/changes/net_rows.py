@@ -25,19 +25,24 @@ from planner.nodes.logical import (
 )
 from planner.nodes.windows import window_properties
 from planner.sql.build import (
+    alias,
+    cast_as,
     column,
     function_call,
     has_only,
     item_name,
     literal,
     star_leaves_out,
+    union_all,
 )
 from planner.sql.flink_functions import current_watermarks
 from planner.sql.nodes import TextSpan
-from planner.sql.parts import PLAIN_SELECT, has_other_parts, makes_rows
+from planner.sql.parts import PLAIN_SELECT, has_other_parts, makes_rows, operands
 from runtime.spec.table import Column
 
 _CHANGE = Column(CHANGE, "bigint", False)
+# Parts of UNION ALL
+_UNION = frozenset(("this", "expression", "distinct"))
 # The functions without arguments that have one value. Others may have another one for a row when
 # the row is deleted: the time, a file's name, a number
 _CONSTANT = frozenset(("E", "PI"))
@@ -105,10 +110,11 @@ def signed_rows(node: Node, *, windows_change: bool = False) -> Node | None:
                 for name, below in node.relations
             }
             signed = {name: below for name, below in relations.items() if below is not None}
-            select = _signed_select(node.query, signed, {})
-            if select is None or len(signed) != 1 or len(relations) != 1:
+            select = _signed_query(node.query, signed)
+            if select is None:
                 return None
-            return SqlQuery((*node.schema, _CHANGE), select.query, tuple(signed.items()))
+            read = tuple((name, signed.get(name, plain)) for name, plain in node.relations)
+            return SqlQuery((*node.schema, _CHANGE), select.query, read)
     return None
 
 
@@ -118,6 +124,40 @@ class _Signed:
 
     query: exp.Query
     names: tuple[str, ...]
+
+
+def _signed_query(query: exp.Query, signed: Mapping[str, Node]) -> _Signed | None:
+    """Return a SELECT over changes, or UNION ALL with one, with their `CHANGE`, else None.
+
+    Args:
+        query: The query.
+        signed: Changes by the names of the relations that it reads. It may read others.
+    """
+    if not isinstance(query, exp.Union):
+        return _signed_select(query, signed, {})
+    if query.args.get("distinct") or query.ctes or not has_only(query, _UNION):
+        return None
+    sides: list[_Signed] = []
+    for side in operands(query):
+        is_signed = any(table.name in signed for table in side.find_all(exp.Table))
+        of_side = _signed_select(side, signed, {}) if is_signed else _inserted(side)
+        if of_side is None:
+            return None
+        sides.append(of_side)
+    if not signed:
+        return None
+    return _Signed(union_all([side.query for side in sides]), sides[0].names)
+
+
+def _inserted(side: exp.Expr) -> _Signed | None:
+    """Return rows that stay, each inserted once; None if their columns are not known."""
+    query = side.unnest()
+    names = [item_name(item) for item in query.selects] if isinstance(query, exp.Select) else []
+    if not names or not all(names) or "*" in names:
+        return None
+    one = alias(cast_as(literal(1), "bigint"), CHANGE)
+    rows = exp.From(this=exp.Subquery(this=query.copy()))
+    return _Signed(exp.Select(expressions=[*map(column, names), one], from_=rows), tuple(names))
 
 
 def _signed_select(

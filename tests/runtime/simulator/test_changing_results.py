@@ -33,6 +33,10 @@ GROUPS = {
     "groups that no longer pass": f"SELECT MAX(n) AS hi, COUNT(*) AS c FROM ({_COUNTED} "
     "HAVING COUNT(*) % 2 = 1)",
     "distinct": f"SELECT DISTINCT v FROM ({LAST})",
+    "a union with rows that stay": f"SELECT k, SUM(v) AS s, COUNT(*) AS c FROM (SELECT k, v "
+    f"FROM ({LAST}) WHERE v > 0 UNION ALL SELECT k, v FROM t WHERE v > 1) GROUP BY k",
+    "a union of changes": f"SELECT k, SUM(n) AS n FROM (SELECT k, n FROM ({_COUNTED}) UNION ALL "
+    f"SELECT k, v FROM ({LAST})) GROUP BY k",
     "a count of distinct rows": "SELECT COUNT(*) AS n FROM (SELECT DISTINCT k, v FROM t)",
     "rollup": f"SELECT v, k, COUNT(*) AS n FROM ({LAST}) GROUP BY ROLLUP (v, k)",
 }
