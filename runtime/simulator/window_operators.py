@@ -207,11 +207,7 @@ class RunningOperator:
         """Yield rows that only carry watermarks."""
         numbers = {source.name: number for number, source in enumerate(self._sources)}
         # the clock is the watermark of a source on processing time
-        unmarked = {
-            source.name
-            for source in self._sources
-            if source.time_type == "proctime" or not self._local.window.closes
-        }
+        unmarked = {source.name for source in self._sources if source.time_type == "proctime"}
         pairs = [
             (
                 code_of(numbers[mark.source], mark.split) if mark.source else ALL_SOURCES,

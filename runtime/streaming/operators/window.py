@@ -97,6 +97,12 @@ class WindowOperator(KeyGroupOperator):
             self._updates = UpdateLog(spec.updates, aggregation, store, updates, thresholds)
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
+        if not self._slices.readers[0].spec.aggregation.window.closes:
+            # it passes on the watermark of its rows, which closes nothing
+            before, after = (
+                marks if marks.has_ended else replace(marks, combined_us=None)
+                for marks in (before, after)
+            )
         closed = self._closed_us, later_us(self._closed_us, self._closing_us(after))
         yield from self._late(batch.candidates, before, closed[0])
         fired = before.fired_until_us()
