@@ -154,16 +154,17 @@ def test_a_stream_of_changes_gives_the_rows_of_the_newest_version(
     DeltaTable(path).update(updates={"v": "v * 2"}, predicate="v > 40")
     DeltaTable(path).delete("v < 7")
     write_deltalake(path, rows_of(600, start=60), mode="append")
-    for start in ("'starting-version' = '0'", "'starting-timestamp' = '2099-01-01 00:00:00'"):
-        fresh_session.execute(
-            "CREATE OR REPLACE TABLE t (WATERMARK FOR ts AS ts - INTERVAL '1' DAY) WITH ("
-            f"'connector' = 'delta', 'path' = '{path}', 'scan.changes' = 'true', {start})"
-        )
-        expected = values(fresh_session, COUNTS.format(where=""))
-        fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
-        (result,) = fresh_session.execute(COUNTS.format(where=""))
-        assert sorted(tuple(row.values()) for row in result.to_arrow().to_pylist()) == expected
-        fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    written_ms = DeltaTable(path).history()[-1]["timestamp"]
+    first = dt.datetime.fromtimestamp(written_ms / 1000, dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+    fresh_session.execute(
+        "CREATE TABLE t (WATERMARK FOR ts AS ts - INTERVAL '1' DAY) WITH ('connector' = 'delta', "
+        f"'path' = '{path}', 'scan.changes' = 'true', 'starting-timestamp' = '{first}')"
+    )
+    expected = values(fresh_session, COUNTS.format(where=""))
+    fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
+    (result,) = fresh_session.execute(COUNTS.format(where=""))
+    assert sorted(tuple(row.values()) for row in result.to_arrow().to_pylist()) == expected
+    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
     hint = "/*+ OPTIONS('scan.changes' = 'false') */"
     with pytest.raises(CatalogError, match=r"a query cannot change 'scan\.changes'"):
         fresh_session.sql(f"SELECT * FROM t {hint}")
