@@ -334,7 +334,7 @@ def arrivals_of(
     every_us: int,
     zone: str,
 ) -> Arrivals:
-    """Return the rows of a table, of which there is one at least, in their order of arrival.
+    """Return the rows of a table that is not empty, in their order of arrival.
 
     Args:
         table: Table.
