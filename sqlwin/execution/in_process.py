@@ -41,13 +41,20 @@ if TYPE_CHECKING:
     from sqlwin.execution.compiled.executors import StepOnSpark
 
 
+def emits_updates(config: Config) -> bool:
+    """Return whether settings let streams emit windows more than once."""
+    return bool(
+        config.get("table.exec.emit.allow-lateness")
+        or config.get("table.exec.emit.early-fire.enabled")
+        or config.get("sqlwin.emit.early-fire.rows")
+    )
+
+
 def planner_options(
     config: Config,
     catalog: Catalog,
     time_zone: str,
     most_partitions: int,
-    *,
-    emits_updates: bool = False,
 ) -> Options:
     """Return the planner's options.
 
@@ -56,7 +63,6 @@ def planner_options(
         catalog: Tables of the session.
         time_zone: Session time zone.
         most_partitions: Maximum partitions of an exchange, from Spark's configuration.
-        emits_updates: Whether settings let streams emit windows more than once.
     """
     return Options(
         agg_phase_strategy=str(config.get("table.optimizer.agg-phase-strategy")),
@@ -67,7 +73,7 @@ def planner_options(
         fill_max_windows=int(config.get("sqlwin.fill.max-windows")),
         max_values=int(config.get("sqlwin.state.max-values")),
         state_ttl_us=int(config.get("table.exec.state.ttl")),
-        emits_updates=emits_updates,
+        emits_updates=emits_updates(config),
         strict_flink=bool(config.get("sqlwin.strict-flink")),
         catalog=catalog,
         time_zone=time_zone,

@@ -51,6 +51,7 @@ from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.guard import ALLOWS_ALL, Guard
 from sqlwin.execution.in_process import (
     FILES_ON_SPARK,
+    emits_updates,
     files_read,
     in_process,
     most_file_bytes,
@@ -250,9 +251,7 @@ class Plans:
     @property
     def emits_updates(self) -> bool:
         """Whether settings let streams emit windows more than once."""
-        from sqlwin.execution.streams.options import stream_options
-
-        return stream_options(self.config).emits_updates
+        return emits_updates(self.config)
 
     @property
     def has_allowed_lateness(self) -> bool:
@@ -588,9 +587,7 @@ class Plans:
         settings = settings_of(self._spark)
         partitions = int(settings.get("spark.sql.shuffle.partitions"))
         zone = settings.get("spark.sql.session.timeZone")
-        options = planner_options(
-            self.config, self.catalog, zone, partitions, emits_updates=self.emits_updates
-        )
+        options = planner_options(self.config, self.catalog, zone, partitions)
         others = executors.rules_of_others(self.config, self._spark)
         return replace(options, disabled_rules=options.disabled_rules | without | others)
 

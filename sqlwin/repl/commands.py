@@ -14,11 +14,9 @@ from prompt_toolkit.history import History
 
 from runtime.errors import SqlwinError, nearest
 from sqlwin.console.formats import FORMATS
-from sqlwin.console.rows import explain_row_text
 from sqlwin.repl.output import OutputFile
 from sqlwin.repl.programs import edit_file, edit_text
 from sqlwin.repl.terminal import ctrl_d_ends_input
-from sqlwin.statements.parse import parse_statement
 
 
 @dataclass
@@ -317,6 +315,10 @@ def _chart(prompt: Prompt, argument: str) -> None:
 
 @command(r"\row", "CONDITION", "show from which rows a row of the last query is computed")
 def _row(prompt: Prompt, argument: str) -> None:
+    # sqlglot is loaded by the first statement
+    from sqlwin.console.rows import explain_row_text
+    from sqlwin.statements.parse import parse_statement
+
     if not prompt.last_sql:
         raise CommandError("no statement with rows", hint="run a query, then \\row k = 'a'")
     try:
