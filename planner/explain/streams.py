@@ -13,7 +13,7 @@ from runtime.plan.local import SplitScan, StreamLocalStep
 from runtime.plan.nodes import PlanNode
 from runtime.plan.rows import JoinedRows, RankedRows
 from runtime.plan.streams import (
-    Emission,
+    EmissionMode,
     SliceStoreKind,
     StreamFillStep,
     StreamRankStep,
@@ -177,7 +177,7 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
     else:
         late, followed = _late(local.window, local.mode.late_rows), "the watermark"
     yield _key_groups(local, key_groups)
-    is_updated = step.emission is not Emission.ONCE
+    is_updated = step.emission is not EmissionMode.ONCE
     results = ", and its emitted results" if is_updated else ""
     state = local.window.state_text(results)
     if not local.window.has_slices and step.aggregation.remaining is not None:
@@ -192,7 +192,7 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
         rank = f"rows with {local.mode.first.function} above {local.mode.first.last} in their slice"
         yield f"  dropped while reading: {rank}"
     if not local.window.closes:
-        due = ", or when early firing is due" if step.emission is Emission.AGAIN else ""
+        due = ", or when early firing is due" if step.emission is EmissionMode.AGAIN else ""
         yield f"  groups that change are emitted after each micro-batch{due}; {late}"
         return
     yield f"  a window is emitted when {followed} reaches its end; {late}"

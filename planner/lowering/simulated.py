@@ -29,7 +29,7 @@ from runtime.plan.simulated import (
     SimulatedQuery,
     SimulatedWholeWindows,
 )
-from runtime.plan.streams import Emission
+from runtime.plan.streams import EmissionMode
 from runtime.spec.expressions import ColumnRef
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import Column
@@ -102,7 +102,7 @@ class _SimulatedLowering(GivenTablesLowering):
             return rows  # it reads no stream
         self.parts[part.name] = part
         more: tuple[Column, ...] = ()
-        if isinstance(part, SimulatedOperator) and part.step.emission is not Emission.ONCE:
+        if isinstance(part, SimulatedOperator) and part.step.emission is not EmissionMode.ONCE:
             more = (Column(ROW_KIND, "string"),)
         clock = PROCESSING_TIME if self.moments.reads_clock_of_results else ""
         if clock:

@@ -13,7 +13,7 @@ from runtime.plan.exchange import MergedWindows
 from runtime.plan.nodes import PlanNode
 from runtime.plan.rows import FilledRows, JoinedRows, RankedRows
 from runtime.plan.streams import (
-    Emission,
+    EmissionMode,
     StreamFillStep,
     StreamRankStep,
     StreamWindowStep,
@@ -155,7 +155,7 @@ class SimulatedQuery:
     def closes_over_changes(self) -> bool:
         """Whether windows close over results that change, so that later changes are late."""
         steps = [operator.step for operator in self.operators]
-        is_changing = any(step.emission is Emission.AT_ONCE for step in steps)
+        is_changing = any(step.emission is EmissionMode.AT_ONCE for step in steps)
         return is_changing and any(step.input.window.closes for step in steps)
 
     @property

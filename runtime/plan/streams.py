@@ -25,7 +25,7 @@ class SliceStoreKind(Enum):
     RUNNING_TOTALS = "running totals"  # CUMULATE: a window merges a total and the steps after it
 
 
-class Emission(Enum):
+class EmissionMode(Enum):
     """How often a window operator emits a result."""
 
     ONCE = "once"
@@ -54,7 +54,7 @@ class StreamWindowStep(PlanNode):
     number: int
     label: str = ""
     store: SliceStoreKind = SliceStoreKind.PLAIN
-    emission: Emission = Emission.ONCE
+    emission: EmissionMode = EmissionMode.ONCE
 
 
 @dataclass(frozen=True, kw_only=True)

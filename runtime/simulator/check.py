@@ -18,7 +18,7 @@ from runtime.engines.local.rows import computed_batches, schema_of
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.plan.nodes import PlanNode
 from runtime.plan.simulated import SimulatedOperator, SimulatedPart, SimulatedQuery
-from runtime.plan.streams import Emission, StreamRankStep, StreamVersionStep
+from runtime.plan.streams import EmissionMode, StreamRankStep, StreamVersionStep
 from runtime.refusal import Refusal
 from runtime.simulator.arrivals import Shape, cut_at_every_row, random_history
 from runtime.simulator.compare import (
@@ -114,7 +114,7 @@ class SimulatedStream:
         clock_us = max((moment.clock_us for moment in moments.values()), default=0)
         for part in self.query.parts:
             batches = self._batches(part, given, passed_us)
-            if isinstance(part, SimulatedOperator) and part.step.emission is not Emission.ONCE:
+            if isinstance(part, SimulatedOperator) and part.step.emission is not EmissionMode.ONCE:
                 batches = (
                     inserted for b in batches for inserted in inserts(pa.Table.from_batches([b]))
                 )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from runtime.local.streaming.stage import ROW_COUNT, LocalPlan
 from runtime.plan.local import Streaming
 from runtime.plan.streams import (
-    Emission,
+    EmissionMode,
     StreamFillStep,
     StreamRankStep,
     StreamRowsStep,
@@ -75,11 +75,11 @@ def operator_spec(
 
 def _update_rules(step: StreamWindowStep, options: StreamOptions) -> UpdateRules | None:
     """Return when an operator emits windows again. None if it emits each window once."""
-    if step.emission is Emission.ONCE:
+    if step.emission is EmissionMode.ONCE:
         return None
     if not step.aggregation.window.closes:
         # emitted early only: without a setting, and for another operator, with each micro-batch
-        is_last = step.emission is Emission.AGAIN
+        is_last = step.emission is EmissionMode.AGAIN
         early = options.early_fire if is_last else None
         return UpdateRules(0, early or FireRule(delay_us=0), None)
     return UpdateRules(

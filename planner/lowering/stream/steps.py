@@ -61,7 +61,7 @@ from planner.streams.tables import stream_named, stream_tables, streams_of
 from runtime.plan.local import LocalStep, SplitScan, SqlRows, Streaming, StreamLocalStep
 from runtime.plan.nodes import MeasuredStep, PlanNode, SqlStep
 from runtime.plan.streams import (
-    Emission,
+    EmissionMode,
     StreamFillStep,
     StreamRankStep,
     StreamRowsStep,
@@ -306,10 +306,10 @@ class _StreamLowering(WholeWindowsLowering):
                 f"filter and project them before a window or GROUP BY; {BATCH}",
                 local.place,
             )
-        emission = Emission.ONCE
+        emission = EmissionMode.ONCE
         if self._emits_updates:
             is_read = self._reads_changes and not local.window.closes
-            emission = Emission.AT_ONCE if is_read else Emission.AGAIN
+            emission = EmissionMode.AT_ONCE if is_read else EmissionMode.AGAIN
         step = self.local_step(local)
         number = self._n_operators
         self._n_operators += 1

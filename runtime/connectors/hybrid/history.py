@@ -63,7 +63,7 @@ class HistoryRange:
 
 
 @dataclass(frozen=True)
-class History:
+class HistoryPlan:
     """Plan of the first table.
 
     Attributes:
@@ -81,7 +81,7 @@ class History:
 
 def plan_history(
     parts: Sequence[HistoryPart], range_bytes: int, n_tasks: int, overlap_us: int | None
-) -> History:
+) -> HistoryPlan:
     """Return the plan for the parts of a table.
 
     Args:
@@ -108,7 +108,7 @@ def plan_history(
         for group in groups
     ]
     later = list(accumulate([from_us, *reversed(starts[1:])], _earlier))[: len(groups)]
-    return History(
+    return HistoryPlan(
         tuple(
             HistoryRange(
                 _tasks(group, n_tasks),

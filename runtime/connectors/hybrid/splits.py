@@ -17,7 +17,7 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from runtime.connectors.hybrid.history import History, history_parts, plan_history, read_times
+from runtime.connectors.hybrid.history import HistoryPlan, history_parts, plan_history, read_times
 from runtime.connectors.hybrid.overlap import Overlap, only_counting
 from runtime.connectors.hybrid.parts import Parts
 from runtime.connectors.hybrid.source import FIRST, split_texts
@@ -97,7 +97,7 @@ class HybridSplits(SplitSource):
 
     spark: SparkSession
     parts: Parts
-    history: History | None = None
+    history: HistoryPlan | None = None
 
     def reader(self, columns: Sequence[Column], *, is_stream: bool) -> HybridReader:
         """Return the reader of both tables for tasks."""
@@ -129,7 +129,7 @@ class HybridSplits(SplitSource):
         """
         if directory is None:
             unread = unread_splits(self.spark, self.parts.spec.name)
-            return unread._replace(source=replace(self, history=History(())))
+            return unread._replace(source=replace(self, history=HistoryPlan(())))
         history = self._plan(directory)
         then = self.parts.then_from(history.from_us).splits(self.spark)
         texts = split_texts(self.spark, history.ranges, then.offsets(f"{directory}/then"))
@@ -148,12 +148,12 @@ class HybridSplits(SplitSource):
         names += [name for name in decoded.columns if name.startswith("$")]
         return only_counting(decoded, overlap).select(*(f"`{name}`" for name in names))
 
-    def _plan(self, directory: str) -> History:
+    def _plan(self, directory: str) -> HistoryPlan:
         """Return the plan in the checkpoint; make it if the stream is new."""
         files, path = files_at(self.spark, directory), f"{directory}/{_PLAN}"
         if files.exists(path):
             try:
-                return from_text(History, files.read_text(path), _VERSION)
+                return from_text(HistoryPlan, files.read_text(path), _VERSION)
             except ValueError as error:
                 raise ExecutionError(f"{path} is damaged: {error}") from error
         parts = self.parts

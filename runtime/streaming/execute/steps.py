@@ -16,7 +16,12 @@ from runtime.frames.reports import ROWS_METRIC
 from runtime.frames.views import Bounded, sql_dataframe, temporary_view
 from runtime.plan.nodes import MeasuredStep, PlanNode, SqlStep
 from runtime.plan.rows import JoinedRows, RankedRows, WindowedRows
-from runtime.plan.streams import Emission, StreamRegroupStep, StreamWindowStep, WatermarkedRowsStep
+from runtime.plan.streams import (
+    EmissionMode,
+    StreamRegroupStep,
+    StreamWindowStep,
+    WatermarkedRowsStep,
+)
 from runtime.spec.stream import KEEP, ROW_KIND
 from runtime.streaming.current_watermark import with_watermark
 from runtime.streaming.execute.local_stage import stream_local_stage
@@ -104,6 +109,6 @@ def _windows(
     output = report_status(emitted, step.number)
     partials = from_arrow_schema(stage.plan.buffer.schema, prefer_timestamp_ntz=True)
     windows = windows_schema(partials, step.aggregation)
-    if step.emission is not Emission.ONCE:
+    if step.emission is not EmissionMode.ONCE:
         windows = StructType([StructField(ROW_KIND, StringType()), *windows])
     return decode_output(output, windows, stage.late_row)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from planner.explain.streams import Firing, explain_stream, state_read_text
-from runtime.plan.streams import Emission, SliceStoreKind
+from runtime.plan.streams import EmissionMode, SliceStoreKind
 from runtime.windows import Window
 from runtime.windows.cumulate import Cumulate
 from runtime.windows.hop import CalendarHop, Hop
@@ -23,7 +23,7 @@ EARLY, LATE = Firing(is_early=True), Firing(is_late=True)
 @pytest.mark.parametrize("firing", [EARLY, LATE])
 def test_sessions_that_are_emitted_again_have_results_in_state(firing: Firing) -> None:
     (operator,) = stream(of_window("session"), [(0, "a", 1, 1.0)]).query.operators
-    step = replace(operator.step, emission=Emission.AGAIN)
+    step = replace(operator.step, emission=EmissionMode.AGAIN)
     again = explain_stream(step, 4, "min", firing)
     assert "state: one partial per key and open session, and its emitted results: k" in again
     assert "emitted again: a session that has grown or merged is -D, and +I with its new" in again

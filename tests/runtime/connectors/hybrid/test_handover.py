@@ -19,7 +19,12 @@ from hypothesis import strategies as st
 
 from runtime.connectors.filesystem import listed
 from runtime.connectors.filesystem.splits import FileOffsets, FileReader
-from runtime.connectors.hybrid.history import History, history_parts, plan_history, times_of_split
+from runtime.connectors.hybrid.history import (
+    HistoryPlan,
+    history_parts,
+    plan_history,
+    times_of_split,
+)
 from runtime.connectors.hybrid.overlap import Overlap
 from runtime.connectors.hybrid.source import FIRST, OF, THEN, HybridOffsets
 from runtime.connectors.hybrid.splits import HybridReader
@@ -97,7 +102,7 @@ class Stream:
             self.offsets.append(pickle.loads(pickle.dumps(end)))
             self._batch(source, reader)
 
-    def _plan(self) -> tuple[History, HybridReader]:
+    def _plan(self) -> tuple[HistoryPlan, HybridReader]:
         path = self.directory / "history.json"
         if not path.exists():
             files = sorted(map(str, (self.directory / "first").iterdir()))
@@ -111,7 +116,7 @@ class Stream:
             history = plan_history(parts, self.range_bytes, 2, OVERLAP_US)
             self.kills.before("plan")
             path.write_text(to_text(history, 1))
-        history = from_text(History, path.read_text(), 1)
+        history = from_text(HistoryPlan, path.read_text(), 1)
         files_of = FileReader(ScanSource("t", (), COLUMNS), None)
         overlap = None
         if history.from_us is not None and history.newest_us is not None:

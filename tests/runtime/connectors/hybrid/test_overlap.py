@@ -28,7 +28,7 @@ def rows(*values: tuple[int | None, int | None, str | None]) -> pa.RecordBatch:
 
 
 @dataclass(frozen=True)
-class History(SplitReader):
+class FirstTable(SplitReader):
     """The first table; each split is one of its rows."""
 
     def read(self, splits: Sequence[str], dictionaries: frozenset[str]) -> Iterator[pa.RecordBatch]:
@@ -44,7 +44,7 @@ def forgotten_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def counted(history: Sequence[str], *then: tuple[int | None, int | None, str | None]) -> list[int]:
     """Return the places of the rows that count."""
-    of = Overlap(TIME, KEYS, FROM_US, NEWEST_US, tuple(history), History())
+    of = Overlap(TIME, KEYS, FROM_US, NEWEST_US, tuple(history), FirstTable())
     numbered = rows(*then).append_column("place", pa.array(range(len(then))))
     return of.rows_that_count(numbered).column("place").to_pylist()
 
