@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from planner.explain.document import QueryDocument
+    from runtime.errors import AnalysisError
     from runtime.plan.in_process import InProcessStep
     from runtime.redaction import Mask
+    from runtime.spark.on_demand import NotStartedError
     from sqlwin.catalog.entries import Entry, Name
     from sqlwin.catalog.options import Options
     from sqlwin.execution.activity import Activity
@@ -422,6 +424,18 @@ class SessionControl:
         from sqlwin.execution.compiled.query import check_target
 
         check_target(name)
+
+    @staticmethod
+    def definition_error(error: NotStartedError, text: str) -> AnalysisError:
+        """Return the error for a definition whose columns only Spark's analyser knows.
+
+        Args:
+            error: Error of the statement.
+            text: Text of the statement.
+        """
+        from sqlwin.execution.compiled.query import unknown_error
+
+        return unknown_error("cannot tell the columns of this table or view", error, text)
 
     def compiled(self, query: Query, dialect: str) -> str:
         """Return a query as SQL of another engine, without starting Spark.

@@ -20,13 +20,14 @@ from planner.scalars.values import (
     ONLY_SPARK,
     ColumnScope,
     NamedSchema,
+    UnknownPart,
     is_aggregate,
     is_grouping,
     require,
     require_no_aggregate,
 )
 from planner.sql.build import has_only, is_flat_type, to_sql
-from runtime.refusal import Refusal, refuse, tried
+from runtime.refusal import Refusal, Refused, refuse, tried
 from runtime.spec.table import Column
 
 # Supported parts of a SELECT
@@ -52,22 +53,30 @@ def output_schema(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema | 
         query: Spark SQL.
         relations: Columns of its tables by lower-case name.
     """
-    result = tried(_query, query, relations)
+    result = tried(require_schema, query, relations)
     return None if isinstance(result, Refusal) else result
 
 
-def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
+def require_schema(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
+    """Return the columns of a query. Arguments are as in `output_schema`.
+
+    Raises:
+        Refused: They are unknown; `UnknownPart` with the part at fault.
+    """
     if isinstance(query, exp.Subquery) and has_only(query, _SUBQUERY):
-        return _query(query.this, relations)
+        return require_schema(query.this, relations)
     if with_ := query.args.get("with_"):
         require(not with_.args.get("recursive"))
         for cte in with_.expressions:
             require(not cte.args["alias"].columns)
-            relations = {**relations, cte.alias.lower(): _query(cte.this, relations)}
+            relations = {**relations, cte.alias.lower(): require_schema(cte.this, relations)}
     if isinstance(query, exp.Union):
         return _union(query, relations)
-    if not isinstance(query, exp.Select) or not has_only(query, _UNDERSTOOD):
-        refuse(ONLY_SPARK)
+    if not isinstance(query, exp.Select):
+        raise UnknownPart(Refusal(ONLY_SPARK), query)
+    for key, clause in query.args.items():
+        first = clause[0] if isinstance(clause, list) and clause else clause
+        require(not clause or key in _UNDERSTOOD, first if isinstance(first, exp.Expr) else query)
     scope = _scope(query, relations)
     if query.args.get("where"):
         condition = query.args["where"].this
@@ -86,9 +95,9 @@ def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
             columns += _columns_of(item, grouped, scope)
             continue
         inner = item.this if isinstance(item, exp.Alias) else item
-        name = item.alias_or_name if isinstance(item, exp.Alias | exp.Column) else name_of(item)
-        value = scope.value(inner)
-        require(value.type != VOID)
+        value = scope.part(inner)
+        require(value.type != VOID, inner)
+        name = _name_of_column(item)
         is_optional = grouped is not None and grouped.check(inner)
         columns.append(Column(name, value.type, value.nullable or is_optional))
     names = [column.name.lower() for column in columns]
@@ -111,9 +120,21 @@ def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
         if grouped is not None:
             grouped.check(by, names)
         require(distinct is None)
-        require(is_ordered(results.value(by).type))
+        require(is_ordered(results.part(by).type), by)
     _check_counts(query)
     return tuple(columns)
+
+
+def _name_of_column(item: exp.Expr) -> str:
+    """Return the name of the column of an item of a select list."""
+    if isinstance(item, exp.Alias | exp.Column):
+        return item.alias_or_name
+    try:
+        return name_of(item)
+    except Refused as refused:
+        raise UnknownPart(
+            Refusal("only Spark knows the name of a column without AS"), item
+        ) from refused
 
 
 def _columns_of(star: exp.Column, grouped: _Grouped | None, scope: ColumnScope) -> Schema:
@@ -143,9 +164,9 @@ def _check_counts(query: exp.Query) -> None:
 
 def _union(query: exp.Union, relations: Mapping[str, Schema]) -> Schema:
     """Return the columns of a UNION ALL of equal columns, named by the first side."""
-    require(not query.args.get("distinct") and has_only(query, _UNION))
-    left, right = _query(query.this, relations), _query(query.expression, relations)
-    require([column.type for column in left] == [column.type for column in right])
+    require(not query.args.get("distinct") and has_only(query, _UNION), query)
+    left, right = require_schema(query.this, relations), require_schema(query.expression, relations)
+    require([column.type for column in left] == [column.type for column in right], query)
     columns = tuple(
         Column(left_column.name, left_column.type, left_column.nullable or other.nullable)
         for left_column, other in zip(left, right, strict=True)
@@ -170,14 +191,14 @@ def _scope(query: exp.Select, relations: Mapping[str, Schema]) -> ColumnScope:
     scope = ColumnScope((_relation(source.this, relations),))
     for join in query.args.get("joins") or ():
         side, kind = join.side.upper(), join.kind.upper()
-        require(has_only(join, _JOIN))
+        require(has_only(join, _JOIN), join)
         is_filter = kind in ("SEMI", "ANTI")
-        require(side in _NULLABLE_SIDES and (is_filter or kind in ("", "INNER", "OUTER")))
+        require(side in _NULLABLE_SIDES and (is_filter or kind in ("", "INNER", "OUTER")), join)
         right = _relation(join.this, relations)
         names = [name for name, _ in (*scope.relations, right)]
-        require(None not in names and len(set(names)) == len(names))
+        require(None not in names and len(set(names)) == len(names), join)
         using = [named.name for named in join.args.get("using") or ()]
-        require(bool(using) != (join.args.get("on") is not None))
+        require(bool(using) != (join.args.get("on") is not None), join)
         if not using:
             ColumnScope((*scope.relations, right), merged=scope.merged).condition(join.args["on"])
         of_both = [_merged(*_pair(name, scope.columns, right[1]), side) for name in using]
@@ -218,7 +239,7 @@ def _relation(source: exp.Expr, relations: Mapping[str, Schema]) -> NamedSchema:
         return source.alias.lower() or None, _values(source)
     require(has_only(source, _SUBQUERY) and not source.alias_column_names)
     if isinstance(source, exp.Subquery):
-        return source.alias.lower() or None, _query(source.this, relations)
+        return source.alias.lower() or None, require_schema(source.this, relations)
     schema = relations.get(source.name.lower()) if isinstance(source, exp.Table) else None
     if schema is None:
         refuse(ONLY_SPARK)
@@ -263,6 +284,8 @@ class _Grouped:
         """Return the grouping of a query, or None without GROUP BY and aggregates."""
         group = query.args.get("group")
         below = (*query.expressions, query.args.get("having"), query.args.get("order"))
+        nested = next((inner for part in below if part and (inner := part.find(exp.Query))), None)
+        require(nested is None, nested)
         if group is None:
             calls = [call for part in below if part for call in part.find_all(exp.Anonymous)]
             is_total = any(map(is_aggregate, calls))
@@ -271,7 +294,7 @@ class _Grouped:
         keys = [_key(key, query, scope) for part in sets for key in part]
         for key in keys:
             require_no_aggregate(key)
-            require(is_flat_type(scope.value(key).type))
+            require(is_flat_type(scope.part(key).type), key)
         texts = [frozenset(_text(_key(key, query, scope)) for key in part) for part in sets]
         everything = frozenset[str]().union(*texts)
         always = everything.intersection(*texts)
@@ -300,14 +323,15 @@ class _Grouped:
             return text in self.optional
         if isinstance(node, exp.Column):
             name = node.name.lower()
-            require(name in self.columns or name in (results or ()))
+            if name not in self.columns and name not in (results or ()):
+                raise UnknownPart(Refusal(f"{to_sql(node)} is not in GROUP BY"), node)
             return any(name == key.rpartition("`.`")[2].strip("`") for key in self.optional)
         return any([self.check(part, results) for part in node.iter_expressions()])
 
 
 def _sets(group: exp.Group) -> list[list[exp.Expr]]:
     """Return the keys of each grouping set; a plain GROUP BY has one."""
-    require(has_only(group, {"expressions", "grouping_sets"}))
+    require(has_only(group, {"expressions", "grouping_sets"}), group)
     parts = [*group.expressions, *(group.args.get("grouping_sets") or ())]
     if not any(isinstance(part, exp.GroupingSets) for part in parts):
         return [parts]

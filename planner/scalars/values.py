@@ -42,7 +42,7 @@ from runtime.functions.aggregates.function import (
     WithDistinct,
     WithinGroup,
 )
-from runtime.refusal import refuse
+from runtime.refusal import Refusal, Refused, refuse
 from runtime.spec.aggregates import MergeOp
 from runtime.spec.sum_types import sum_type
 
@@ -52,6 +52,21 @@ _GROUPINGS = ("GROUPING", "GROUPING_ID")
 
 # Qualifier and columns of a relation in FROM
 NamedSchema = tuple[str | None, Schema]
+
+
+class UnknownPart(Refused):
+    """Error for a part of a query that only Spark's analyser knows.
+
+    Args:
+        refusal: The reason.
+        part: Part of the query.
+        scope: Names in scope, to find a smaller part. None: the part itself is the reason.
+    """
+
+    def __init__(self, refusal: Refusal, part: exp.Expr, scope: ColumnScope | None = None) -> None:
+        super().__init__(refusal)
+        self.part = part
+        self.scope = scope
 
 
 @dataclass(frozen=True)
@@ -77,8 +92,21 @@ class ColumnScope:
 
     def condition(self, node: exp.Expr) -> None:
         """Check that an expression is a condition."""
-        require(node.find(exp.Window) is None)
-        require(self.value(node).type == "boolean")
+        require(node.find(exp.Window) is None, node.find(exp.Window))
+        require(self.part(node).type == "boolean", node)
+
+    def part(self, node: exp.Expr) -> Value:
+        """Return the value of an expression of a clause. Arguments are as in `value`.
+
+        Raises:
+            UnknownPart: It is not certain.
+        """
+        try:
+            return self.value(node)
+        except UnknownPart:
+            raise
+        except Refused as refused:
+            raise UnknownPart(refused.refusal, node, self) from refused
 
     def value(self, node: exp.Expr) -> Value:
         """Return the type and nullability of an expression.
@@ -312,8 +340,8 @@ def _is_ordered_set(call: exp.Expr) -> bool:
 
 def require_no_aggregate(node: exp.Expr) -> None:
     """Check that an expression contains no aggregate."""
-    require(not any(is_aggregate(c) or is_grouping(c) for c in node.find_all(exp.Anonymous)))
-    require(node.find(exp.Window) is None)
+    for call in node.find_all(exp.Anonymous, exp.Window):
+        require(not (isinstance(call, exp.Window) or is_aggregate(call) or is_grouping(call)), call)
 
 
 def is_rank(node: exp.Window) -> bool:
@@ -328,7 +356,10 @@ def is_grouping(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.upper() in _GROUPINGS
 
 
-def require(holds: bool) -> None:
-    """Raise `Refused` unless a condition holds."""
-    if not holds:
-        refuse(ONLY_SPARK)
+def require(holds: bool, part: exp.Expr | None = None) -> None:
+    """Raise `Refused` unless a condition holds; `UnknownPart` if the part at fault is given."""
+    if holds:
+        return
+    if part is not None:
+        raise UnknownPart(Refusal(ONLY_SPARK), part)
+    refuse(ONLY_SPARK)

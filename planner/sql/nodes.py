@@ -32,6 +32,9 @@ _STATE = re.compile(r"STATE\((-|\d+), (-|\d+), '(.*)'\)", re.DOTALL)
 # In `meta` of a table without an alias: the qualifier of its columns, if it is not the table's name
 COLUMN_PREFIX = "column_prefix"
 
+# In `meta` of an expression that replaces a call: the call as written
+WRITTEN = "written"
+
 # In `meta` of a SELECT: names of its hints that Spark does not know
 LEFT_OUT_HINTS = "left_out_hints"
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from planner.sql.build import INTEGERS, alias, cast_as, function_call, literal, named_struct, to_sql
 from planner.sql.constants import constant_text
-from planner.sql.nodes import KeywordCall
+from planner.sql.nodes import WRITTEN, KeywordCall
 from planner.sql.parts import own_clauses, own_nodes
 
 # Function that returns Spark's type of an expression, or None if unknown
@@ -82,7 +82,7 @@ def keep_wall_clocks(tree: exp.Expr, type_of: TypeOf) -> bool:
         if new is None:
             continue
         has_any = True
-        new.meta.update(call.meta)
+        new.meta.update({**call.meta, WRITTEN: name})
         if isinstance(call.parent, exp.Select) and call.arg_key == "expressions":
             new = alias(new, name)
         call.replace(new)

@@ -136,10 +136,7 @@ class Compiler:
             try:
                 self._session._runner.run(prepared)
             except NotStartedError as error:
-                raise AnalysisError(
-                    "only Spark knows the columns of this table",
-                    hint="declare them: CREATE TABLE name (column TYPE, ...)",
-                ) from error
+                raise SessionControl.definition_error(error, statement.text) from error
         return None
 
 

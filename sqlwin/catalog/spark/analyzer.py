@@ -20,7 +20,7 @@ from runtime.names import quote_name
 from runtime.refusal import tried
 from runtime.spark.errors import translate, translate_spark_errors
 from runtime.spark.messages import unknown_column_error, unknown_table_error
-from runtime.spark.on_demand import is_started
+from runtime.spark.on_demand import NotStartedError, is_started
 from runtime.spark.settings import SparkSettings, settings_of
 from runtime.spark.versions.sessions import all_settings
 from sqlwin.catalog.entries import columns_of, normalise_name
@@ -28,6 +28,8 @@ from sqlwin.catalog.spark.names import catalog_names, database_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from planner.scalars.unknown_parts import UnknownText
 
 _CATALOG, _OWN = "spark.sql.catalogImplementation", "in-memory"
 # Settings that do not affect Spark's analyser
@@ -54,6 +56,18 @@ def has_usual_settings(spark: SparkSession, settings: SparkSettings) -> bool:
         )
 
     return settings.holds("Spark analyses as usual", judge)
+
+
+class UnknownColumnsError(NotStartedError):
+    """Error for a query whose columns only Spark's analyser knows, which must not start.
+
+    Attributes:
+        unknown: The part of the query that is the reason. None: it is not known.
+    """
+
+    def __init__(self, error: NotStartedError, unknown: UnknownText | None) -> None:
+        super().__init__(error.message)
+        self.unknown = unknown
 
 
 class SparkAnalyzer:
@@ -96,11 +110,16 @@ class SparkAnalyzer:
                 return columns
         if not is_started(self._spark):
             self._require_names(query, relations, below)
-        query = query.copy()
+        original, query = query, query.copy()
         for table in list(query.find_all(exp.Table)):
             if table.name in relations and not table.db:
                 replace_table(table, empty_relation(relations[table.name]))
-        self._show_tables()
+        try:
+            self._show_tables()
+        except UnknownColumnsError:
+            raise
+        except NotStartedError as error:
+            raise UnknownColumnsError(error, self._unknown(original, below)) from error
         text = to_sql(for_spark(query))
         if text not in self._columns:
             with translate_spark_errors(
@@ -108,6 +127,15 @@ class SparkAnalyzer:
             ):
                 self._columns[text] = columns_of(self._spark.sql(text).schema)
         return self._columns[text]
+
+    def _unknown(
+        self, query: exp.Query, columns: Mapping[str, Schema] | None
+    ) -> UnknownText | None:
+        """Return what only Spark knows about a query. `columns` are as in `_require_names`."""
+        # imported late because few queries are refused
+        from planner.scalars.unknown_parts import unknown_text
+
+        return None if columns is None else unknown_text(query, columns)
 
     def _columns_of_tables(
         self, query: exp.Query, relations: Mapping[str, Schema]

@@ -9,16 +9,19 @@ from planner.lowering.sql.refusals import NotPortable, refuse_part
 from planner.lowering.sql.targets import TARGETS
 from planner.sql.depth import deep_trees
 from planner.sql.nodes import path_of_files
-from runtime.errors import AnalysisError, SqlwinError
+from runtime.errors import AnalysisError
 from runtime.refusal import Refusal, Refused
 from runtime.spark.on_demand import NotStartedError, without_start
+from sqlwin.catalog.spark.analyzer import UnknownColumnsError
 from sqlwin.execution.compiled.executors import refusal_error
 from sqlwin.execution.planning import Plans
+from sqlwin.parser.positions import locate
 from sqlwin.statements.nodes import Query
 
 _SPARK_ONLY = (
     "only Spark knows the columns or functions of this query, and it is not started to compile one"
 )
+_DECLARE = "declare the columns of its tables with CREATE TABLE, in the script or --schema"
 _CANNOT = "cannot compile the query"
 _STREAM = "a stream has no SQL that another engine could run"
 
@@ -48,10 +51,24 @@ def compile_query(plans: Plans, statement: Query, target: str) -> str:
         except Refused as refused:
             raise refusal_error(_CANNOT, refused, text) from refused
         except NotStartedError as error:
-            hint = "declare the columns of its tables with CREATE TABLE, in the script or --schema"
-            raise _refusal(text, _SPARK_ONLY, hint) from error
+            raise unknown_error(_CANNOT, error, text) from error
         finally:
             plans.end()
+
+
+def unknown_error(subject: str, error: NotStartedError, text: str) -> AnalysisError:
+    """Return the error for a statement that only Spark's analyser knows.
+
+    Args:
+        subject: Start of the message.
+        error: Error for the start of Spark.
+        text: Text of the statement.
+    """
+    unknown = error.unknown if isinstance(error, UnknownColumnsError) else None
+    if unknown is None:
+        return _refusal(text, _SPARK_ONLY, _DECLARE, subject)
+    part = next((part for part in unknown.parts if locate(part, text) is not None), "")
+    return refusal_error(subject, NotPortable(Refusal(unknown.reason), part), text)
 
 
 def check_target(target: str) -> None:
@@ -79,5 +96,5 @@ def _refuse_files(plans: Plans, name: tuple[str, ...]) -> None:
         )
 
 
-def _refusal(text: str, reason: str, hint: str) -> SqlwinError:
-    return refusal_error(_CANNOT, NotPortable(Refusal(reason), hint=hint), text)
+def _refusal(text: str, reason: str, hint: str, subject: str = _CANNOT) -> AnalysisError:
+    return refusal_error(subject, NotPortable(Refusal(reason), hint=hint), text)

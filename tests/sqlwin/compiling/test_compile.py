@@ -275,7 +275,26 @@ def test_names_are_quoted_where_needed_and_collide_with_nothing() -> None:
         ("SELECT k FROM t WHERE REVERSE(k) = 'a'", "REVERSE(k)", 23),
         ("SELECT k, MEDIAN(v) AS m FROM t GROUP BY k", "MEDIAN", 11),
         ("SELECT a.k FROM t AS a JOIN t AS b ON a.k < b.k", "joins", 1),
-        ("SELECT NOSUCH(k) FROM t", "only Spark knows", 1),
+        ("SELECT NOSUCH(k) FROM t", "only Spark knows the function NOSUCH", 8),
+        ("SELECT MAX(NOSUCH(k)) AS m FROM t", "only Spark knows the function NOSUCH", 12),
+        ("SELECT k FROM t WHERE POWER(v, 2) > 1", "only Spark knows the function POWER", 23),
+        ("SELECT k FROM t GROUP BY k HAVING NOSUCH(MAX(v)) > 1", "the function NOSUCH", 35),
+        ("SELECT k FROM t ORDER BY NOSUCH(k)", "only Spark knows the function NOSUCH", 26),
+        ("WITH a AS (SELECT NOSUCH(k) AS x FROM t) SELECT x FROM a", "function NOSUCH", 19),
+        ("SELECT DATE_TRUNC(k, ts) AS d FROM t", "the type of DATE_TRUNC(k, ts)", 8),
+        ("SELECT d, FLOOR(p) AS f FROM t", "only Spark knows FLOOR of DECIMAL(10, 2)", 11),
+        ("SELECT k[0] AS a FROM t", "only Spark knows the type of k[0]", 8),
+        ("SELECT LTRIM(k) FROM t", "only Spark knows the name of a column without AS", 8),
+        ("SELECT SUM(v) OVER (ORDER BY ts) AS s FROM t", "only Spark knows SUM with OVER", 8),
+        ("SELECT k, (SELECT 1 AS x) AS y FROM t", "only Spark knows subqueries in expressions", 11),
+        ("SELECT k FROM t WHERE v IN (SELECT v FROM t)", "only Spark knows subqueries", 28),
+        ("SELECT k, COUNT(*) AS n FROM t GROUP BY v", "k is not in GROUP BY", 8),
+        ("SELECT COUNT(*) AS n FROM t GROUP BY ROLLUP(k)", "only Spark knows ROLLUP", 38),
+        ("SELECT k FROM t SORT BY k", "only Spark knows SORT BY", 17),
+        ("SELECT k FROM t LATERAL VIEW EXPLODE(k) x AS y", "only Spark knows LATERAL VIEW", 17),
+        ("SELECT k FROM t UNION SELECT k FROM t", "only Spark knows UNION without ALL", 17),
+        ("SELECT k FROM t INTERSECT SELECT k FROM t", "only Spark knows INTERSECT", 17),
+        ("SELECT a.k FROM t AS a CROSS JOIN t AS b", "only Spark knows this CROSS JOIN", 24),
     ],
 )
 def test_a_refusal_has_its_reason_and_place(query: str, message: str, column: int) -> None:
@@ -284,6 +303,14 @@ def test_a_refusal_has_its_reason_and_place(query: str, message: str, column: in
     assert message in caught.value.message
     assert caught.value.position is not None
     assert (caught.value.position.line, caught.value.position.column) == (1, column)
+
+
+def test_a_refused_view_has_its_reason_and_place() -> None:
+    script = "CREATE VIEW w AS SELECT NOSUCH(k) AS x FROM t; FROM w"
+    with pytest.raises(sqlwin.SqlwinError, match="only Spark knows the function NOSUCH") as caught:
+        sqlwin.compile(script, "duckdb", schema=SCHEMA)
+    assert caught.value.position is not None
+    assert caught.value.position.column == 25
 
 
 @pytest.mark.parametrize(

@@ -124,10 +124,13 @@ def test_joins_have_the_rows_of_duckdb(name: str) -> None:
 @pytest.mark.parametrize(
     ("joins", "message"),
     [
-        ("CROSS JOIN names AS n", "only Spark knows"),
+        ("CROSS JOIN names AS n", "only Spark knows this CROSS JOIN"),
         ("LEFT JOIN names AS n ON t.qty > n.least", "joins without equal columns"),
-        ("JOIN names AS n ON t.sym = n.sym JOIN quotes AS n ON t.ts = n.ts", "only Spark knows"),
-        ("NATURAL JOIN names AS n", "only Spark knows"),
+        (
+            "JOIN names AS n ON t.sym = n.sym JOIN quotes AS n ON t.ts = n.ts",
+            "only Spark knows this JOIN",
+        ),
+        ("NATURAL JOIN names AS n", "only Spark knows this NATURAL JOIN"),
     ],
 )
 def test_other_joins_are_refused_with_the_reason(joins: str, message: str) -> None:
