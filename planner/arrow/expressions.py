@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from planner.catalog import Schema, column_named
 from planner.scalars import calls
+from planner.scalars.clocks import clock_call
 from planner.scalars.functions import FUNCTIONS
 from planner.scalars.trees import COMPARISONS, call_of, constant_of, literal_of
 from planner.scalars.types import VOID, cast_type, field_type
@@ -96,6 +97,9 @@ def _translate(node: exp.Expr, scope: _Scope) -> Expression:
 
 def _call(node: exp.Expr, scope: _Scope) -> Expression:
     """Translate a function or an operator of the table."""
+    clock = clock_call(node)
+    if clock is not None:
+        return clock.call([_translate(time, scope) for time in clock.times], scope.time_zone)
     call = call_of(node)
     if call is None:
         _unsupported(node)

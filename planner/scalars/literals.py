@@ -215,6 +215,11 @@ def time_zone(name: str) -> tzinfo | None:
         return None
 
 
+def has_fixed_offset(zone: str) -> bool:
+    """Return whether the clocks of a zone never change."""
+    return isinstance(time_zone(zone), timezone)
+
+
 def wall_clock_bound_us(time_us: int, zone: str) -> int | None:
     """Convert an instant to a wall-clock bound that separates the same earlier and later times.
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from planner.catalog import Schema, column_named
+from planner.scalars.clocks import clock_call
 from planner.scalars.decimals import MAX_DECIMAL_DIGITS, decimal_digits
 from planner.scalars.functions import FUNCTIONS
 from planner.scalars.literals import cast_string
@@ -132,6 +133,10 @@ class ColumnScope:
                 require_no_aggregate(condition)
                 self.condition(condition)
                 return self.value(node.this)
+            case _ if (clock := clock_call(node)) is not None:
+                times = [self.value(time) for time in clock.times]
+                is_nullable = clock.is_nullable or any(time.nullable for time in times)
+                return Value(clock.result([time.type for time in times]), is_nullable)
             case exp.Case() if (rows := _rows_of_texts(node)) is not None:
                 self._struct_of_row(rows)
                 return Value("string", True)

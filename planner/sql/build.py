@@ -273,7 +273,7 @@ def bare_column(node: exp.Expr) -> str | None:
 def cast_as(value: exp.Expr, type_: str) -> exp.Expr:
     """Build CAST(value AS type)."""
     # sqlglot may not know Spark's spelling of other types
-    is_known = is_flat_type(type_)
+    is_known = is_flat_type(type_.lower())
     to = exp.DataType.build(type_, dialect=SparkSql) if is_known else exp.Var(this=type_)
     return exp.Cast(this=value, to=to)
 

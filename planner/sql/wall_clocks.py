@@ -27,13 +27,13 @@ _WITHOUT_ZONE = ("string", "date", WALL_CLOCK, "void")
 _ZONE_LETTERS = frozenset("VzOXxZ")
 
 # Units of DATE_TRUNC that are dates, as in TRUNC
-_DATE_UNITS = {
+DATE_UNITS = {
     **dict.fromkeys(("YEAR", "YYYY", "YY"), "YEAR"),
     **dict.fromkeys(("MONTH", "MM", "MON"), "MM"),
     "QUARTER": "QUARTER",
     "WEEK": "WEEK",
 }
-_CLOCK_UNITS = ("DAY", "DD", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
+CLOCK_UNITS = ("DAY", "DD", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
 # Precisions of TO_TIMESTAMP_LTZ(number, precision)
 EPOCH_PRECISIONS = (0, 3, 6, 9)
 _READS_ZONE = (
@@ -47,7 +47,7 @@ _SKIPPED = (
     "session skip"
 )
 # Units of TIMESTAMPDIFF with a fixed length
-_LENGTHS = {
+LENGTHS = {
     "MICROSECOND": "'0.000001' SECOND",
     "MILLISECOND": "'0.001' SECOND",
     "SECOND": "'1' SECOND",
@@ -144,19 +144,19 @@ def _date_trunc(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
         return _truncated(local, text.upper())
     branches = [
         exp.If(this=literal(name), true=_truncated(local, name))
-        for name in (*_DATE_UNITS, *_CLOCK_UNITS)
+        for name in (*DATE_UNITS, *CLOCK_UNITS)
     ]
     return exp.Case(this=function_call("UPPER", unit), ifs=branches)
 
 
 def _truncated(local: exp.Expr, unit: str) -> exp.Expr:
     """Return a TIMESTAMP without a zone at the start of its unit; NULL for an unknown unit."""
-    if unit in _CLOCK_UNITS:
+    if unit in CLOCK_UNITS:
         return floor_clock(local, unit)
-    if unit not in _DATE_UNITS:
+    if unit not in DATE_UNITS:
         return cast_as(exp.Null(), "TIMESTAMP_NTZ")
     date = cast_as(local.copy(), "date")
-    return midnight_of(function_call("TRUNC", date, literal(_DATE_UNITS[unit])))
+    return midnight_of(function_call("TRUNC", date, literal(DATE_UNITS[unit])))
 
 
 def date_format_in(expr: exp.Expr) -> exp.Anonymous | None:
@@ -222,7 +222,7 @@ def from_epoch(number: exp.Expr, precision: int) -> exp.Expr:
 
 
 def _timestampdiff(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
-    if len(call.expressions) != 3 or call.expressions[0].name.upper() not in _LENGTHS:
+    if len(call.expressions) != 3 or call.expressions[0].name.upper() not in LENGTHS:
         return None
     unit, *times = call.expressions
     types = [type_of(time) for time in times]
@@ -232,7 +232,7 @@ def _timestampdiff(call: exp.Anonymous, type_of: TypeOf) -> exp.Expr | None:
     if first is None or last is None:
         return None
     between = exp.Sub(this=exp.Paren(this=last), expression=exp.Paren(this=first))
-    length = exp.Var(this=f"INTERVAL {_LENGTHS[unit.name.upper()]}")
+    length = exp.Var(this=f"INTERVAL {LENGTHS[unit.name.upper()]}")
     return exp.Paren(this=exp.IntDiv(this=exp.Paren(this=between), expression=length))
 
 
@@ -250,7 +250,7 @@ def _extract(call: exp.Expr, type_of: TypeOf) -> exp.Expr | None:
         return None
     start = exp.Var(this="TIMESTAMP_NTZ '1970-01-01 00:00:00'")
     since = exp.Sub(this=exp.Paren(this=local), expression=start)
-    length = exp.Var(this=f"INTERVAL {_LENGTHS['SECOND']}")
+    length = exp.Var(this=f"INTERVAL {LENGTHS['SECOND']}")
     return exp.Paren(this=exp.IntDiv(this=exp.Paren(this=since), expression=length))
 
 

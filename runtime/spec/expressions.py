@@ -62,10 +62,12 @@ class Call:
     (separator first), and with constants after the first argument `substring`, `replace`,
     `contains`, `starts_with`, `ends_with`, `like` (a regular expression of RE2), `json_value` and
     `json_exists` (members and elements of a path), and `split_index` (separator, number). Times:
-    `wall_clock` (the constant is a zone), `shift` (by constant microseconds), `date_format` (a
-    constant pattern), `year`, `quarter`, `month`, `weekofyear`, `day`, `dayofyear`, `dayofweek`,
-    `weekday`, `hour`, `minute`, `second`. `greatest` and `least` take values of one type,
-    `shift_right` a BIGINT and a constant number of bits.
+    `wall_clock` (the constant is a zone), `shift` (by constant microseconds), `floor_time` (to a
+    multiple of constant microseconds since 1970), `start_of_date` (the first day of a WEEK, MM,
+    QUARTER or YEAR), `micros` (since 1970, BIGINT), `date_format` (a constant pattern), `year`,
+    `quarter`, `month`, `weekofyear`, `day`, `dayofyear`, `dayofweek`, `weekday`, `hour`, `minute`,
+    `second`. `greatest` and `least` take values of one type, `shift_right` a BIGINT and a constant
+    number of bits.
 
     `register` returns the HyperLogLog register of the first argument with its rank, `register << 6
     | rank`; the second argument is the precision. `raise_error` fails with its argument, a text.

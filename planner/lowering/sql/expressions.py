@@ -11,7 +11,13 @@ from typing import NoReturn, TypeGuard
 
 from sqlglot import exp
 
-from planner.lowering.sql.clocks import instant, local_us
+from planner.lowering.sql.clocks import (
+    floor_time,
+    format_time,
+    instant,
+    local_us,
+    start_of_date,
+)
 from planner.lowering.sql.refusals import refuse_part
 from planner.lowering.sql.target import Target
 from planner.lowering.sql.text import (
@@ -394,6 +400,28 @@ class TargetExpressions:
         moved = binary(exp.Add if by_us.value >= 0 else exp.Sub, time_us, abs(by_us.value))
         return self.target.from_us(moved, value.type)
 
+    def _floored(self, expression: Call) -> exp.Expr:
+        value, width = expression.args
+        assert isinstance(width, Constant) and isinstance(width.value, int)
+        return floor_time(self.target, self.write(value), value.type, width.value)
+
+    def _start_of_date(self, expression: Call) -> exp.Expr:
+        value, unit = expression.args
+        assert isinstance(unit, Constant) and isinstance(unit.value, str)
+        start = start_of_date(self.target, self.write(value), unit.value)
+        if start is None:
+            self.refuse(expression)
+        return start
+
+    def _micros(self, expression: Call) -> exp.Expr:
+        (value,) = expression.args
+        return self.target.to_us(self.write(value), value.type)
+
+    def _formatted(self, expression: Call) -> exp.Expr:
+        value, pattern = expression.args
+        assert isinstance(pattern, Constant) and isinstance(pattern.value, str)
+        return format_time(self, self.target, value, pattern.value)
+
     # -- texts ---------------------------------------------------------------------------------
 
     def _length(self, expression: Call) -> exp.Expr:
@@ -523,6 +551,10 @@ _WRITERS: dict[str, _Writer] = {
     "wall_clock": TargetExpressions._wall_clock,
     "instant": TargetExpressions._instant,
     "shift": TargetExpressions._shifted,
+    "floor_time": TargetExpressions._floored,
+    "start_of_date": TargetExpressions._start_of_date,
+    "micros": TargetExpressions._micros,
+    "date_format": TargetExpressions._formatted,
     "length": TargetExpressions._length,
     "concat": TargetExpressions._concatenated,
     **dict.fromkeys(("trim", "ltrim", "rtrim"), TargetExpressions._trimmed),

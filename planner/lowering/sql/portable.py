@@ -19,12 +19,14 @@ from planner.lowering.sql.targets import TARGETS
 from planner.lowering.table_joins import joined_rows
 from planner.nodes.logical import Node
 from planner.sql.build import select_all_from
+from planner.sql.nodes import TextSpan
 from planner.sql.parts import bare_table, name_parts
 from runtime.plan.nodes import PlanNode
 from runtime.plan.rows import GivenRows
 from runtime.refusal import Refusal, Refused
 
 _BY_SPARK = re.compile(r"^(?:only )?Spark computes ")
+_CALL = re.compile(r"([A-Z]\w+) (?:of|to|with) ")
 _ONLY_SPARK = re.compile(r"which only Spark can (?:produce|group by)")
 
 # Raises `NotPortable` if a text cannot read the table of a name
@@ -76,7 +78,7 @@ def lower_portable(plan: Node, catalog: Catalog, zone: str, check_table: CheckTa
     except NotPortable:
         raise
     except Refused as refused:
-        raise NotPortable(_in_words(refused.refusal)) from refused
+        raise _not_portable(refused) from refused
 
 
 class _PortableLowering(GivenTablesLowering):
@@ -95,7 +97,7 @@ class _PortableLowering(GivenTablesLowering):
         except Refused as refused:
             if node.place is None:
                 raise
-            raise NotPortable(_in_words(refused.refusal), place=node.place) from refused
+            raise _not_portable(refused, node.place) from refused
 
     def joined(self, query: exp.Select, scope: QueryScope) -> tuple[exp.Select, Relation]:
         """Return a SELECT over the join of its relations, and the rows of the join."""
@@ -110,6 +112,13 @@ class _PortableLowering(GivenTablesLowering):
         computed = self.catalog.computed_columns(name)
         stored = tuple(c for c in schema if c.name.lower() not in computed)
         return Relation(GivenRows(".".join(name), stored), replace(scan, table=()))
+
+
+def _not_portable(refused: Refused, place: TextSpan | None = None) -> NotPortable:
+    """Return a refusal of a node at a place, or at the call that the reason names."""
+    call = _CALL.match(refused.refusal.reason)
+    part = f"{call[1]}(" if call is not None else ""
+    return NotPortable(_in_words(refused.refusal), part, place=place)
 
 
 def _in_words(refusal: Refusal) -> Refusal:

@@ -91,6 +91,9 @@ class Target(ABC):
     has_as_of_joins: ClassVar[bool] = False
     """Whether ASOF JOIN picks the rows that sqlwin picks."""
 
+    has_date_trunc: ClassVar[bool] = False
+    """Whether DATE_TRUNC of a TIMESTAMP is exact for all times."""
+
     has_orders_of_unions: ClassVar[bool] = True
     """Whether aggregates of one SELECT over UNION ALL may order their rows differently."""
 

@@ -43,6 +43,7 @@ class DuckDbTarget(Target):
     has_fast_frames = True
     shares_ctes = True
     has_as_of_joins = True
+    has_date_trunc = True
 
     def to_us(self, time: exp.Expr, type_: str) -> exp.Expr:
         return call("EPOCH_US", time)

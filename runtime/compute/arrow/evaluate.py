@@ -318,6 +318,18 @@ def _shift(call: Call, rows: pa.RecordBatch) -> Datum:
     return times.shift(_evaluate(call.args[0], rows), int(_constant(call.args[1])))
 
 
+def _floor_time(call: Call, rows: pa.RecordBatch) -> Datum:
+    return times.floor(_evaluate(call.args[0], rows), int(_constant(call.args[1])))
+
+
+def _start_of_date(call: Call, rows: pa.RecordBatch) -> Datum:
+    return times.start_of_date(_evaluate(call.args[0], rows), str(_constant(call.args[1])))
+
+
+def _micros(call: Call, rows: pa.RecordBatch) -> Datum:
+    return pc.cast(_evaluate(call.args[0], rows), pa.int64())
+
+
 def _time_field(call: Call, rows: pa.RecordBatch) -> Datum:
     return times.field(_evaluate(call.args[0], rows), call.function)
 
@@ -398,12 +410,15 @@ _FUNCTIONS: dict[str, Callable[[Call, pa.RecordBatch], Datum]] = {
     "concat_ws": _concat_ws,
     "date_format": _date_format,
     "floor": _integer_bound,
+    "floor_time": _floor_time,
     "json_exists": _json_exists,
     "json_value": _json_value,
+    "micros": _micros,
     "replace": _replace,
     "shift": _shift,
     "shift_right": _shift_right,
     "split_index": _split_index,
+    "start_of_date": _start_of_date,
     "substring": _substring,
     "wall_clock": _wall_clock,
     "instant": _instant,

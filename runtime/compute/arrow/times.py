@@ -47,6 +47,23 @@ def shift(times: Datum, by_us: int) -> Datum:
         raise ComputationError(f"{_name(times)} overflow in + of an interval") from error
 
 
+def floor(times: Datum, width_us: int) -> Datum:
+    """Return the multiples of a number of microseconds since 1970 that begin last before times."""
+    return _per_value(times, lambda values: values - values % width_us, times.type)
+
+
+def start_of_date(dates: Datum, unit: str) -> Datum:
+    """Return the first day of the WEEK (from Monday), MM, QUARTER or YEAR that contains dates."""
+
+    def first_day(days: Int64Array) -> Int64Array:
+        if unit == "WEEK":
+            return days - (days + _AFTER_MONDAY) % 7
+        n_months = {"MM": 1, "QUARTER": 3, "YEAR": 12}[unit]
+        return _first_of_month(_months(days) // n_months * n_months)
+
+    return _per_value(dates, first_day, pa.date32())
+
+
 def _name(times: Datum) -> str:
     return shown_type("timestamp_ntz" if times.type.tz is None else "timestamp")
 

@@ -154,6 +154,27 @@ def test_an_offset_is_added_on_any_engine() -> None:
     assert hours(run_on_duckdb(text, {"t": ROWS.slice(0, 1)})) == {"2018-03-24T21:00": 1}
 
 
+def test_units_of_instants_begin_on_clocks_that_never_change(tmp_path: Path) -> None:
+    pq.write_table(ROWS, tmp_path / "t.parquet")
+    query = """
+        SELECT DATE_TRUNC('DAY', ts) AS d, DATE_TRUNC('HOUR', ts) AS h, DATE_TRUNC('WEEK', ts) AS w,
+            TIMESTAMPDIFF(HOUR, DATE_TRUNC('YEAR', ts), ts) AS n, DATE_FORMAT(ts, 'dd HH:mm') AS f
+        FROM t
+    """
+    with Session(unstarted_spark(), settings={"table.local-time-zone": "-03:30"}) as session:
+        (result,) = session.execute(f"WITH t AS (FROM '{tmp_path}/t.parquet') {query}")
+        here = result.to_arrow()
+    assert here["d"][0].as_py() == dt.datetime.fromisoformat("2018-03-24T03:30:00Z")
+    assert here["h"][0].as_py() == dt.datetime.fromisoformat("2018-03-25T00:30:00Z")
+    assert here["n"][0].as_py() == 83 * 24 - 3
+    assert here["f"][0].as_py() == "24 21:00"
+    for name, run in (("duckdb", run_on_duckdb), ("datafusion", engine("datafusion").run)):
+        there = run(sqlwin.compile(query, name, schema=schema("-03:30")), {"t": ROWS})
+        assert there.to_pylist() == here.to_pylist(), name
+    with pytest.raises(sqlwin.SqlwinError, match="DAY of times on clocks that change"):
+        sqlwin.compile(query, "duckdb", schema=schema("Europe/Berlin"))
+
+
 @pytest.mark.parametrize(
     ("name", "zone", "known"),
     [("clickhouse", "Europe/Berlin", "UTC"), ("postgres", "CET", "Europe/Rome")],

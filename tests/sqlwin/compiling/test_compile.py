@@ -210,6 +210,24 @@ def test_averages_of_decimals_are_rounded_half_up() -> None:
     assert sorted(rows)[0] == ("a", Decimal("0.016667"), Decimal("0.15"), 9)
 
 
+def test_times_of_windows_are_formatted_cut_and_compared_as_in_this_process() -> None:
+    t = rows_at(*((37 * i * i) % 400_001 for i in range(200)), k=["a", "b"] * 100)
+    rows = compiled_rows(
+        "SELECT DATE_FORMAT(window_start, 'dd. HH:mm') AS at, DATE_TRUNC('DAY', window_end) AS day, "
+        "TIMESTAMPDIFF(MINUTE, MIN(ts), window_end) AS m, COUNT(*) AS n FROM TABLE(HOP(TABLE t, "
+        "DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '2' HOURS)) GROUP BY window_start, window_end "
+        "HAVING DATE_TRUNC('HOUR', MIN(ts)) < window_end - INTERVAL '1' HOUR",
+        t,
+    )
+    assert len(rows) > 50
+    assert any(minutes > 60 for _, _, minutes, _ in rows)
+    by_day = compiled_rows(
+        "SELECT DATE_TRUNC('DAY', ts) AS day, COUNT(*) AS n FROM t GROUP BY DATE_TRUNC('DAY', ts)",
+        t,
+    )
+    assert sum(n for _, n in by_day) == 200
+
+
 @pytest.mark.parametrize(
     ("select", "columns"),
     [
@@ -281,7 +299,10 @@ def test_names_are_quoted_where_needed_and_collide_with_nothing() -> None:
         ("SELECT k FROM t GROUP BY k HAVING NOSUCH(MAX(v)) > 1", "the function NOSUCH", 35),
         ("SELECT k FROM t ORDER BY NOSUCH(k)", "only Spark knows the function NOSUCH", 26),
         ("WITH a AS (SELECT NOSUCH(k) AS x FROM t) SELECT x FROM a", "function NOSUCH", 19),
-        ("SELECT DATE_TRUNC(k, ts) AS d FROM t", "the type of DATE_TRUNC(k, ts)", 8),
+        ("SELECT EXTRACT(EPOCH FROM ts) AS d FROM t", "the type of EXTRACT(EPOCH FROM ts)", 8),
+        ("SELECT DATE_FORMAT(ts, 'E') AS d FROM t", "DATE_FORMAT with this pattern", 8),
+        ("SELECT TIMESTAMPDIFF(MONTH, ts, ts) AS d FROM t", "the function TIMESTAMPDIFF", 8),
+        ("SELECT TIMESTAMPDIFF(DAY, ts, NOW()) AS d FROM t", "TIMESTAMP(6) and TIMESTAMP_LTZ", 8),
         ("SELECT d, FLOOR(p) AS f FROM t", "only Spark knows FLOOR of DECIMAL(10, 2)", 11),
         ("SELECT k[0] AS a FROM t", "only Spark knows the type of k[0]", 8),
         ("SELECT LTRIM(k) FROM t", "only Spark knows the name of a column without AS", 8),
@@ -365,6 +386,11 @@ LENGTH(k) | CONCAT(k, '-', v) | CONCAT_WS(',', k, 'x') | TRIM(k) | LTRIM(k) | RT
 REPLACE(k, 'a', 'bb') | STARTSWITH(k, 'a') | ENDSWITH(k, 'b') | CONTAINS(k, 'é') | k LIKE 'a%' | k LIKE '%.b_' | k LIKE 'a\\\\%%' | k NOT LIKE '_'
 YEAR(ts) | QUARTER(ts) | MONTH(ts) | DAY(ts) | WEEKOFYEAR(ts) | DAYOFYEAR(ts) | DAYOFWEEK(ts) | WEEKDAY(ts) | HOUR(ts) | MINUTE(ts) | SECOND(ts)
 ts + INTERVAL '1' DAY | ts - INTERVAL '1.5' SECOND | ts > TIMESTAMP '2000-01-01' | YEAR(CAST(ts AS DATE))
+DATE_TRUNC('YEAR', ts) | DATE_TRUNC('quarter', ts) | DATE_TRUNC('MM', ts) | DATE_TRUNC('WEEK', ts) | DATE_TRUNC('DAY', ts) | DATE_TRUNC('HOUR', ts)
+DATE_TRUNC('MINUTE', ts) | DATE_TRUNC('SECOND', ts) | DATE_TRUNC('MILLISECOND', ts) | DATE_TRUNC('MICROSECOND', ts) | TRUNC(CAST(ts AS DATE), 'Q' || 'UARTER')
+DATE_FORMAT(ts, 'yyyy-MM-dd''T''HH:mm:ss.SSSSSS') | DATE_FORMAT(ts, 'HH:mm:ss.SSS') | DATE_FORMAT(CAST(ts AS DATE), 'dd/MM/yyyy')
+TIMESTAMPDIFF(SECOND, TIMESTAMP '2000-01-01 00:00:00.5', ts) | TIMESTAMPDIFF(DAY, ts, TIMESTAMP '1999-01-01') | TIMESTAMPDIFF(MICROSECOND, ts, ts + INTERVAL '1' HOUR)
+DATEDIFF(WEEK, CAST(ts AS DATE), DATE '2000-01-01') | TIMESTAMPDIFF(HOUR, ts, CAST(ts AS DATE)) | TIMESTAMPDIFF(MILLISECOND, ts, TIMESTAMP '1970-01-01')
 """
 
 

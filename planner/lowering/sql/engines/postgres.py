@@ -39,6 +39,7 @@ class PostgresTarget(Target):
 
     name = "postgres"
     title = "PostgreSQL"
+    has_date_trunc = True
     has_fast_frames = True
     shares_ctes = True
     writers = WRITERS
