@@ -209,7 +209,7 @@ FAULTS = [
     Fault(
         "an update does not retract",
         "runtime.streaming.operators.row_changes",
-        "np.where(is_new, -1, 1)",
+        "np.where(is_new, -1, of_old)",
         "np.where(is_new, -1, -1)",
         "lateness tumble",
     ),

@@ -284,7 +284,9 @@ class RankOperator(KeyGroupOperator):
         if self._is_single:
             both = (self._results(t, np.ones(len(t), np.int64)) for t in (old, now))
             before, after = (pa.Table.from_batches([batch]) for batch in both)
-            yield from updates(before, after, self._of.by)[1]
+            is_deleted = self._of.is_deleted
+            exists = None if is_deleted is None else lambda t: pc.invert(t.column(is_deleted))
+            yield from updates(before, after, self._of.by, exists)[1]
             return
         kinds = [(DELETE, old), (INSERT, now)]
         rows = [t.add_column(0, ROW_KIND, pa.repeat(pa.scalar(k), len(t))) for k, t in kinds]

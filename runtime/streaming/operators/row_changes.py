@@ -21,17 +21,23 @@ def inserts(rows: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 def updates(
-    old: pa.Table, new: pa.Table, identity: Sequence[str]
+    old: pa.Table,
+    new: pa.Table,
+    identity: Sequence[str],
+    exists: Callable[[pa.Table], pa.ChunkedArray] | None = None,
 ) -> tuple[pa.Table, list[pa.RecordBatch]]:
     """Return new rows that differ from the old ones, and the changes, in the order of the new ones.
 
     A row whose identity is not among the old ones is +I. One that differs is -U of the old row and
-    +U of the new one. If several old rows have an identity, the last one counts.
+    +U of the new one. If several old rows have an identity, the last one counts. A new row
+    that does not exist is not emitted; the old row with its identity is then -D.
 
     Args:
         old: Emitted rows.
         new: Current rows.
         identity: Columns that identify a row.
+        exists: Returns for each row whether it exists, or only says that its identity has no row.
+            None: all exist.
     """
     both = pa.concat_tables([old, new]).combine_chunks()
     values = [name for name in both.column_names if name not in identity]
@@ -44,10 +50,15 @@ def updates(
     is_new = before < 0
     changed = is_new | (value_codes[new_rows] != value_codes[np.maximum(before, 0)])
     new_rows, before, is_new = new_rows[changed], before[changed], is_new[changed]
+    is_gone = np.zeros(len(new_rows), np.bool_)
+    if exists is not None:
+        is_row = exists(both).to_numpy()
+        is_new, is_gone = is_new | ~is_row[before], ~is_row[new_rows]
     rows = np.stack((before, new_rows), axis=1).ravel()
-    kinds = np.stack((np.where(is_new, -1, 1), np.where(is_new, 0, 2)), axis=1).ravel()
+    of_old, of_new = np.where(is_gone, 3, 1), np.where(is_new, 0, 2)
+    kinds = np.stack((np.where(is_new, -1, of_old), np.where(is_gone, -1, of_new)), axis=1).ravel()
     rows, kinds = rows[kinds >= 0], kinds[kinds >= 0]
-    names = pa.array([INSERT, UPDATE_BEFORE, UPDATE_AFTER], pa.string())
+    names = pa.array([INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE], pa.string())
     table = both.take(pa.array(rows))
     table = table.add_column(0, ROW_KIND, names.take(pa.array(kinds)))
     return new.filter(pa.array(changed)), table.combine_chunks().to_batches()

@@ -1,8 +1,9 @@
 """Emit windows more than once: before their end, and again for late rows.
 
 The last emitted result of each open window is stored and compared with the window's current result:
-a new result is +I, a changed one retracts the old (-U) and emits the new (+U), and an equal one is
-not emitted. Processing time and the number of new rows decide when to compare.
+a new result is +I, a changed one retracts the old (-U) and emits the new (+U), an equal one is not
+emitted, and one whose rows are all deleted is -D. Processing time and the number of new rows decide
+when to compare.
 
 Only windows with new rows since they were last computed are computed and compared; they are stored
 as ranges of time. If they have been computed before, only the keys with new rows are; see
@@ -237,8 +238,8 @@ class UpdateLog:
             yield from whole_window(old, new)
             return new
         if old.num_rows == 0:
-            yield from inserts(new)
+            yield from inserts(self._results.present(new))
             return new
-        changed, changes = updates(old, new, self._identity)
+        changed, changes = updates(old, new, self._identity, self._results.is_present)
         yield from changes
         return changed

@@ -42,6 +42,7 @@ class ResultStore:
             with a result keeps one.
 
     Attributes:
+        is_present: Returns for each result whether its key still has one. None: all have.
         most_bytes: Largest number of bytes merged at once.
     """
 
@@ -54,7 +55,9 @@ class ResultStore:
         thresholds: Thresholds,
         remaining: str | None = None,
     ) -> None:
-        self._remaining = remaining
+        self.is_present = (
+            None if remaining is None else lambda results: pc.greater(results.column(remaining), 0)
+        )
         self._identity = identity
         self._window_end = window_end
         self._store = store
@@ -107,7 +110,7 @@ class ResultStore:
         self._runs = [run for run in self._runs if run] or [[]]
         self._remove(before)
         if results is not None:
-            self._runs[0] += self._write(self._present(results), ends[0])
+            self._runs[0] += self._write(self.present(results), ends[0])
 
     def forget(self, until_us: int) -> None:
         """Remove the results of windows that end at or before `until_us`."""
@@ -141,15 +144,13 @@ class ResultStore:
         self.most_bytes = max(self.most_bytes, table.nbytes)
         least = min(part.after_us for part in merged)
         newest = self._newest(table)
-        self._runs[first:] = [self._write(newest if first else self._present(newest), least)]
+        self._runs[first:] = [self._write(newest if first else self.present(newest), least)]
         self._runs = [run for run in self._runs if run] or [[]]
         self._remove(before)
 
-    def _present(self, results: pa.Table) -> pa.Table:
-        """Drop the rows of deleted keys. Correct only where no older run has their results."""
-        if self._remaining is None:
-            return results
-        return results.filter(pc.greater(results.column(self._remaining), 0))
+    def present(self, results: pa.Table) -> pa.Table:
+        """Drop the rows of deleted keys. In state, only where no older run has their results."""
+        return results if self.is_present is None else results.filter(self.is_present(results))
 
     def _newest(self, table: pa.Table) -> pa.Table:
         """Return the last row of each key and window."""

@@ -168,8 +168,8 @@ def test_rows_and_ranks_of_windows_follow_results_that_change():
     assert shown == [("b", 0, 5), ("a", 5, 25)]
 
 
-def _lost(old, new, identity):
-    changed, changes = row_changes.updates(old, new, identity)
+def _lost(*arguments):
+    changed, changes = row_changes.updates(*arguments)
     kinds = [[kind != "-U" for kind in batch.column(0).to_pylist()] for batch in changes]
     return changed, [b.filter(kept) for b, kept in zip(changes, kinds, strict=True)]
 

@@ -74,10 +74,13 @@ def test_changes_give_the_rows_that_remain_and_deleted_keys_leave_no_state(seed)
                 remaining[row] += 1
                 changes.append((row[0], 1, row[1]))
         for kind, key, n, total in run(store, changes):
-            if kind in ("+I", "+U") and n > 0:
+            assert (key in shown) == (kind != "+I")
+            if kind in ("+I", "+U"):
                 shown[key] = n, total
-            elif kind in ("-U", "+U"):
-                shown.pop(key, None)
+            else:
+                assert shown[key] == (n, total)
+            if kind == "-D":
+                shown.pop(key)
         expected: dict[int, tuple[int, int]] = {}
         for key, value in remaining.elements():
             n, total = expected.get(key, (0, 0))
