@@ -268,7 +268,7 @@ MAY_IMPORT = {
     "sqlwin.help": "runtime runtime.functions runtime.options runtime.spec runtime.windows sqlwin.config",
     "sqlwin.console": (
         "runtime runtime.spark runtime.spec sqlwin sqlwin.config sqlwin.display "
-        "sqlwin.execution sqlwin.session sqlwin.statements click rich sqlglot"
+        "sqlwin.execution sqlwin.session sqlwin.statements click rich"
     ),
     "sqlwin.engine": "runtime runtime.spark sqlwin.config sqlwin.console py4j pyspark",
     "sqlwin.server": (

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from sqlglot.tokenizer_core import TokenType
-
 from runtime.errors import AnalysisError
 from sqlwin.statements.nodes import Insert, Query, Statement
-
-_QUERY_STARTS = (TokenType.SELECT, TokenType.WITH)
+from sqlwin.statements.split import split_script
 
 
 def explain_row_text(statement: Statement, condition: str, *, lists_rows: bool) -> str:
@@ -19,7 +16,7 @@ def explain_row_text(statement: Statement, condition: str, *, lists_rows: bool) 
         lists_rows: Whether to list the rows that are in it.
 
     Raises:
-        AnalysisError: The statement is neither, or the condition is empty.
+        AnalysisError: The statement is neither, or the condition is empty or has a semicolon.
     """
     if not isinstance(statement, Query | Insert):
         raise AnalysisError(
@@ -28,10 +25,10 @@ def explain_row_text(statement: Statement, condition: str, *, lists_rows: bool) 
         )
     if not condition.strip():
         raise AnalysisError("a condition selects the row", hint="for example window_end = ...")
-    start = 0
-    if isinstance(statement, Insert):
-        starts = (token.start for token in statement.tokens if token.token_type in _QUERY_STARTS)
-        start = next(starts, 0)
+    query = statement.query_text if isinstance(statement, Insert) else statement.text
     detail = "ROW VERBOSE" if lists_rows else "ROW"
     # the query may end with a comment to the end of its line
-    return f"EXPLAIN {detail} SELECT * FROM (\n{statement.text[start:]}\n) WHERE {condition}"
+    text = f"EXPLAIN {detail} SELECT * FROM (\n{query}\n) WHERE {condition}"
+    if len(split_script(text)) > 1:
+        raise AnalysisError("the condition that selects the row ends at the `;`")
+    return text

@@ -103,6 +103,7 @@ class Insert(Statement):
         partition: `PARTITION (...)` in Spark's syntax, or "".
         static: Name and Spark SQL value of each static partition column.
         ast: Query whose rows are inserted.
+        query_text: Text of the query.
         options: Table options overridden by this statement.
     """
 
@@ -111,6 +112,7 @@ class Insert(Statement):
     overwrite: bool
     partition: str
     ast: exp.Query
+    query_text: str
     options: TableOptions | None = None
     static: tuple[tuple[str, str], ...] = ()
 

@@ -100,7 +100,9 @@ def read_identifier(parser: SqlWinParser, what: str) -> str:
 
 def read_insert(parser: SqlWinParser) -> dict[str, Any]:
     """Read INSERT as a dict of `Insert`'s fields."""
+    start = parser._curr.start
     cte = parser._parse_with()
+    ctes = parser.sql[start : parser._curr.start]
     fields: dict[str, Any] = {"columns": (), "partition": ""}
     parser._match(TokenType.INSERT)
     if parser._match(TokenType.OVERWRITE):
@@ -144,11 +146,13 @@ def read_insert(parser: SqlWinParser) -> dict[str, Any]:
         fields["columns"] = tuple(column.name for column in columns)
         if parser._curr.text.upper() == "BY":
             raise SparkSyntaxOnly
-    ast = read_ast(parser)
+    query = read_query_and_text(parser)
+    ast, text = query["ast"], query["query_text"]
     if cte is not None:
+        text = f"{ctes}SELECT * FROM (\n{text}\n)"
         inner = ast.args.get("with_")
         if isinstance(inner, exp.With):
             cte.set("expressions", cte.expressions + inner.expressions)
         ast.set("with_", cte)
-    fields["ast"] = ast
+    fields["ast"], fields["query_text"] = ast, text
     return fields

@@ -194,8 +194,11 @@ def test_errors_say_what_to_change(table: sqlwin.Session, sql: str, error: str) 
 
 
 @pytest.mark.usefixtures("commands")
-@pytest.mark.parametrize("start", ["", "INSERT INTO o (k, n) "])
-def test_a_row_of_a_file_s_last_query_is_explained(start: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "statement",
+    ["{}", "WITH c AS (SELECT 1 AS x) INSERT INTO o (k, n) ({})"],
+)
+def test_a_row_of_a_file_s_last_query_is_explained(statement: str, tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_text("2026-03-01 00:00:01,a\n2026-03-01 00:00:02,b\n2026-03-01 00:00:03,b\n")
     path = tmp_path / "q.sql"
@@ -203,7 +206,7 @@ def test_a_row_of_a_file_s_last_query_is_explained(start: str, tmp_path: Path) -
         CREATE TABLE t (ts TIMESTAMP(3), k STRING, WATERMARK FOR ts AS ts)
         WITH ('connector' = 'filesystem', 'path' = '{file}', 'format' = 'csv');
         CREATE TABLE o (k STRING, n BIGINT) WITH ('connector' = 'print');
-        {start}SELECT k, COUNT(*) AS n FROM TABLE({TUMBLE}) {GROUPS} -- the last one""")
+        {statement.format(f"SELECT k, COUNT(*) AS n FROM TABLE({TUMBLE}) {GROUPS}")} -- last""")
 
     def explain(*options: str) -> Result:
         arguments = ["explain", str(path), "--no-progress", *options]
@@ -215,6 +218,7 @@ def test_a_row_of_a_file_s_last_query_is_explained(start: str, tmp_path: Path) -
     assert "returns 0 rows, and EXPLAIN ROW" in explain("--row", "k = 'c'").output
     assert "nothing after AND" in explain("--row", "k = 'b' AND").output
     assert "a condition selects the row" in explain("--row", " ").output
+    assert "ends at the `;`" in explain("--row", "k = 'b'; SELECT 1").output
     assert "--rows requires --row" in explain("--rows").output
     assert "--row shows text" in explain("--row", "1 = 1", "--format", "json").output
     path.write_text("SET 'parallelism.default' = '1'")
