@@ -23,6 +23,9 @@ from sqlwin.execution.simulated import Simulated, StoredRows
 # Options of ADVISE
 _OPTIONS = ("arrival", "partition", "every", "delay")
 _SECOND_US = 1_000_000
+_DAY_US = 86_400 * _SECOND_US
+# Longest duration in options
+_MAX_DAYS = 36_500
 # Delays of the table, up to a day
 DELAYS_US = tuple(
     seconds * _SECOND_US for seconds in (0, 1, 5, 30, 60, 300, 900, 3_600, 21_600, 86_400)
@@ -104,15 +107,11 @@ def advise(
             tells when its rows arrived.
         SqlwinError: The rows cannot be read.
     """
-    unknown = [name for name in options if name not in _OPTIONS]
-    if unknown:
-        raise AnalysisError(
-            f"ADVISE has no option '{unknown[0]}'", hint=f"options: {', '.join(_OPTIONS)}"
-        )
+    options = _checked(options)
     given = ArrivalColumns(options.get("arrival"), options.get("partition"))
-    every_us = parse_duration("every", options.get("every", "1 s"))
-    delays = options.get("delay", "").split(",") if options.get("delay") else []
-    extra = tuple(parse_duration("delay", delay.strip()) for delay in delays)
+    every_us = _duration_us("every", options.get("every", "1 s"))
+    delays = options["delay"].split(",") if "delay" in options else []
+    extra = tuple(_duration_us("delay", delay.strip()) for delay in delays)
     operator = simulated if isinstance(simulated, Refusal) else tried(_operator, simulated)
     if isinstance(operator, Refusal) or isinstance(simulated, Refusal):
         raise AnalysisError(f"late rows of this query cannot be predicted: {operator}")
@@ -148,6 +147,33 @@ def replay(advice: Advice, delay_us: int) -> Replay:
     dropped = sorted(row for output in outcome.batches for row in output.late)
     predicted = advice.counted.dropped(delay_us).tolist()
     return Replay(delay_us, tuple(predicted), tuple(dropped))
+
+
+def _checked(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options of ADVISE by their names in lower case.
+
+    Raises:
+        AnalysisError: An option is unknown or empty.
+    """
+    for name, value in options.items():
+        if name.lower() not in _OPTIONS:
+            raise AnalysisError(
+                f"ADVISE has no option '{name}'", hint=f"options: {', '.join(_OPTIONS)}"
+            )
+        if not value.strip():
+            raise AnalysisError(f"option '{name}' of ADVISE has no value", subjects=(f"'{name}'",))
+    return {name.lower(): value for name, value in options.items()}
+
+
+def _duration_us(option: str, text: str) -> int:
+    us = parse_duration(option, text)
+    if us > _MAX_DAYS * _DAY_US:
+        raise AnalysisError(
+            f"'{option}' is too long: {text}",
+            subjects=(f"'{text}'",),
+            hint=f"at most {_MAX_DAYS} d",
+        )
+    return us
 
 
 def _operator(simulated: Simulated) -> SimulatedOperator:

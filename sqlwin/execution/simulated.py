@@ -82,9 +82,9 @@ class StoredRows:
     run: Callable[[Statement], pa.Table]
 
     def connector(self, table: SimulatedTable) -> str:
-        """Return the connector of a table; empty for a table of Spark."""
+        """Return the connector of a table in lower case; empty for a table of Spark."""
         entry = self.plans.catalog.entry(_name(table))
-        return entry.connector if isinstance(entry, TableSpec) else ""
+        return entry.connector.lower() if isinstance(entry, TableSpec) else ""
 
     def read(
         self,

@@ -328,7 +328,10 @@ def test_the_table_for_people(tmp_path: Path) -> None:
         ("clock", ("--arrival", "arrived"), "its rows depend on the time or the watermark of a"),
         ("empty", ("--arrival", "arrived"), "t has no rows"),
         ("tumble", ("--every", "soon"), "a duration such as 10 s, 1 min or 500 ms"),
+        ("tumble", ("--every", "36501 d"), "'every' is too long: 36501 d"),
+        ("tumble", ("--delay", "1 s", "--delay", "9999999999 d"), "'delay' is too long: 99"),
         ("ADVISE WITH ('every' = '1 s')", (), "ADVISE requires a query"),
+        ("ADVISE WITH ('Arrival' = ' ') SELECT 1", (), "option 'Arrival' of ADVISE has no value"),
         ("ADVISE WITH ('late' = '1 s') SELECT 1", (), "ADVISE has no option 'late'"),
     ],
 )
@@ -364,7 +367,7 @@ def test_the_statement_returns_the_advice_as_rows(tmp_path: Path) -> None:
     table, query, _ = text.split(";")
     with sqlwin.connect() as session:
         session.execute(f"{table}; SET 'execution.runtime-mode' = 'streaming'")
-        (result,) = session.execute(f"ADVISE WITH ('arrival' = 'arrived', 'delay' = '7 s') {query}")
+        (result,) = session.execute(f"ADVISE WITH ('Arrival' = 'arrived', 'delay' = '7 s') {query}")
         (tables,) = session.execute("SHOW TABLES")
     rows = {row.pop("delay"): row for row in result.to_arrow().to_pylist()}
     found = advice(str(tmp_path / "q.sql"), "--delay", "7 s")
@@ -435,7 +438,7 @@ def test_files_arrive_when_they_are_modified(tmp_path: Path) -> None:
     script_path = tmp_path / "q.sql"
     script_path.write_text(f"""
         CREATE TABLE t (ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
-        WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/in', 'format' = 'csv');
+        WITH ('connector' = 'FileSystem', 'path' = '{tmp_path}/in', 'format' = 'csv');
         SELECT window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
         GROUP BY window_start, window_end;
     """)
