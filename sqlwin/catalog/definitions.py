@@ -121,7 +121,9 @@ class Definitions:
                 subjects=(name,),
                 hint="it changes tables of CREATE TABLE ... WITH",
             )
-        changed = with_parts(self._catalog, self._with_options(spec, statement))
+        changed = self._with_options(spec, statement)
+        if {name.lower() for name, _ in statement.set} & {*open_table(spec).part_options}:
+            changed = with_parts(self._catalog, changed)
         check_table(changed)
         new_name = statement.new_name
         if new_name is not None:

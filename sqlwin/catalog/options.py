@@ -40,7 +40,7 @@ def with_options(spec: TableSpec, options: Sequence[tuple[str, str]]) -> TableSp
         CatalogError: An option does not exist, or a value is invalid.
     """
     overridden = {key.lower() for key, _ in options}
-    for fixed in ("connector", SCAN_CHANGES):
+    for fixed in ("connector", SCAN_CHANGES, *open_table(spec).part_options):
         if fixed in overridden:
             raise CatalogError(
                 f"table `{spec.name}`: a query cannot change '{fixed}'",

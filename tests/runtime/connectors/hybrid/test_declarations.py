@@ -154,6 +154,15 @@ def test_parts_are_tables_of_the_session(fresh_session: sqlwin.Session, tmp_path
     assert list(rows.columns) == ["id", "ts"]
     with pytest.raises(sqlwin.SqlwinError, match="connector 'hybrid' is a source only"):
         fresh_session.execute("INSERT INTO events SELECT * FROM history")
+    with pytest.raises(sqlwin.SqlwinError, match="a query cannot change 'first'"):
+        fresh_session.execute("SELECT * FROM events /*+ OPTIONS('First' = 'live') */")
+    # the definitions of the parts stay
+    fresh_session.execute("DROP TABLE history; ALTER TABLE events RENAME TO both")
+    fresh_session.execute("ALTER TABLE both SET ('overlap' = '2 s')")
+    (rows,) = fresh_session.execute("SELECT * FROM both")
+    assert list(rows.columns) == ["id", "ts"]
+    with pytest.raises(sqlwin.SqlwinError, match="table `history` does not exist"):
+        fresh_session.execute("ALTER TABLE both SET ('FIRST' = 'history')")
 
 
 @pytest.mark.long
