@@ -11,6 +11,7 @@ from runtime.options.checks import (
     Option,
     choice,
     duration,
+    duration_us,
     fraction,
     integer,
     pattern,
@@ -278,17 +279,26 @@ NEXMARK: Options = {
     "scan.parallelism": Option("number of generating tasks", _COUNT),
 }
 
+_MAX_OVERLAP_US = 36_500 * 86_400_000_000
+
+
+def _overlap(value: str) -> str | None:
+    """Check a duration of at most a hundred years, or `allow`."""
+    us = duration_us(value)
+    is_valid = value.lower() == "allow" or (us is not None and us <= _MAX_OVERLAP_US)
+    return None if is_valid else "a duration such as '10 min', at most 36500 d, or allow"
+
+
 HYBRID: Options = {
     "first": Option("bounded table that is read first, in order of time", required=True),
     "then": Option("table that is read from the end of the first on", required=True),
     "overlap": Option(
-        "time before the newest row of the first from which the second is read, its rows that the "
-        "first has too being dropped; or allow: the second starts where its options say, and no "
-        "row is dropped",
-        lambda value: None if value.lower() == "allow" else duration(value),
+        "how long before the newest row of the first the second begins, without the rows that the "
+        "first has too; allow: the second begins where its options say, with all rows",
+        _overlap,
         required=True,
     ),
-    "overlap.key": Option("columns that identify a row, separated by ;; default: PRIMARY KEY"),
+    "overlap.key": Option("columns that identify a row, such as 'a;b'; default: PRIMARY KEY"),
     "first.range-size": Option(
         "bytes of the first that a micro-batch reads at least; default 256 mb", size
     ),

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from runtime.connectors.connector import Table
 from runtime.errors import CatalogError, nearest
 from runtime.options.checks import bad_option, bytes_of, duration_us, option_values
-from runtime.options.formats import format_of
+from runtime.options.formats import change_format, format_of
 from runtime.refusal import refuse
 from runtime.spec.source import SplitTable
 from runtime.spec.table import Column, TableColumn, TableSpec
@@ -22,6 +22,8 @@ _RANGE_BYTES = 256 << 20
 # Connectors of the second table whose position has a place in the offset of the hybrid table
 _THEN = ("filesystem", "kafka")
 _TIMES = ("timestamp_ntz", "timestamp")
+# Types whose values tasks cannot compare as keys
+_NO_KEYS = ("ARRAY", "MAP", "STRUCT", "ROW", "VARIANT", "INTERVAL")
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,9 @@ def check_parts(parts: Parts) -> None:
         reason = f"connector '{then.spec.connector}' cannot continue a table"
         raise _wrong_part(spec, "then", then, reason, f"use {' or '.join(_THEN)}")
     for option, part in (("first", first), ("then", then)):
+        if (changes := change_format(part.spec)) is not None:
+            reason = f"messages of format '{changes}' are changes of rows"
+            raise _wrong_part(spec, option, part, reason, "name a table whose rows stay")
         part.check()
         if part.spec.columns:
             _check_same_columns(spec, option, part.spec)
@@ -150,14 +155,22 @@ def check_parts(parts: Parts) -> None:
             "'overlap' needs a key to drop the rows that both tables have",
             f"set 'overlap.key', declare a PRIMARY KEY, or set 'overlap' = '{ALLOW}'",
         )
-    existing = [c.name for c in spec.physical_columns]
+    existing = {c.name.lower(): c for c in spec.physical_columns}
     for name in names:
-        if name.lower() not in map(str.lower, existing):
-            close = nearest(name, existing)
+        if name.lower() not in existing:
+            close = nearest(name, [c.name for c in existing.values()])
             raise bad_option(
                 spec,
                 f"the key of the overlap names column `{name}`, which does not exist",
                 f"did you mean `{close}`?" if close else None,
+            )
+        column = existing[name.lower()]
+        if _type(column).startswith(_NO_KEYS):
+            raise bad_option(
+                spec,
+                f"the key of the overlap cannot have column `{name}` of type "
+                f"{column.written or _type(column)}",
+                "name columns of other types",
             )
 
 

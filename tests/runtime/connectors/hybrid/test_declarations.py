@@ -48,6 +48,21 @@ MONITORED = replace(FILES, options=(*FILES.options, ("source.monitor-interval", 
 WRONG = {
     "no overlap": (hybrid(overlap=None), "option 'overlap' is missing"),
     "a wrong overlap": (hybrid(overlap="some"), "invalid value 'some' for option 'overlap'"),
+    "a long overlap": (hybrid(overlap="36501 d"), "invalid value '36501 d' for option 'overlap'"),
+    "a nested key": (
+        replace(
+            hybrid(*(with_columns(t, f"{COLUMNS}; a ARRAY<INT>") for t in (FILES, TOPIC))),
+            columns=table("filesystem", f"{COLUMNS}; a ARRAY<INT>").columns,
+            options=(*{**OPTIONS, "overlap.key": "id;A"}.items(),),
+        ),
+        "the key of the overlap cannot have column `A` of type",
+    ),
+    "changes": (
+        hybrid(
+            then=replace(TOPIC, options=tuple({**TOPIC.option_map, "format": "canal-json"}.items()))
+        ),
+        "`live` cannot be 'then': messages of format 'canal-json' are changes of rows",
+    ),
     "no key": (hybrid(overlap__key=None), "'overlap' needs a key to drop the rows that both"),
     "an unknown key": (hybrid(overlap__key="id;k"), "the key of the overlap names column `k`"),
     "no start": (hybrid(overlap="allow"), "'overlap' = 'allow' does not say where `live` starts"),
