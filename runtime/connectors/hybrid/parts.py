@@ -22,6 +22,8 @@ _RANGE_BYTES = 256 << 20
 # Connectors of the second table whose position has a place in the offset of the hybrid table
 _THEN = ("filesystem", "kafka")
 _TIMES = ("timestamp_ntz", "timestamp")
+# How far the clocks of time zones are ahead of UTC at most
+_MAX_ZONE_US = 14 * 3_600_000_000
 # Types whose values tasks cannot compare as keys
 _NO_KEYS = ("ARRAY", "MAP", "STRUCT", "ROW", "VARIANT", "INTERVAL")
 
@@ -100,7 +102,11 @@ class Parts:
         return source, self.then.stream_scan(spark, columns)
 
     def then_from(self, at_us: int | None) -> Table:
-        """Return the second table, read from a time on unless its options say where to start."""
+        """Return the second table, read from a time on unless its options say where to start.
+
+        Messages have instants. A TIMESTAMP may be on the clock of any time zone, so the topic is
+        read from the first instant at which one has this time; the overlap drops older rows.
+        """
         spec = self.then.spec
         if (
             at_us is None
@@ -108,9 +114,11 @@ class Parts:
             or "scan.startup.mode" in option_values(spec)
         ):
             return self.then
+        if self.time.type == "timestamp_ntz":
+            at_us -= _MAX_ZONE_US
         start = {
             "scan.startup.mode": "timestamp",
-            "scan.startup.timestamp-millis": str(at_us // 1000),
+            "scan.startup.timestamp-millis": str(max(at_us // 1000, 0)),
         }
         return replace(self.then, spec=replace(spec, options=(*spec.options, *start.items())))
 

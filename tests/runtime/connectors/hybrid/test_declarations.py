@@ -126,10 +126,18 @@ def test_right_declarations() -> None:
 
 
 def test_the_topic_starts_at_the_overlap_unless_it_says_where() -> None:
+    def start_ms(type_: str, at_us: int) -> str:
+        columns = table("filesystem", COLUMNS.replace("TIMESTAMP_NTZ", type_)).columns
+        parts = open_table(replace(hybrid(), columns=columns)).both  # type: ignore[attr-defined]
+        options = parts.then_from(at_us).spec.option_map
+        assert options["scan.startup.mode"] == "timestamp"
+        return options["scan.startup.timestamp-millis"]
+
+    assert start_ms("TIMESTAMP", 5_999_999) == "5999"
+    # a wall clock may be 14 hours ahead of UTC
+    assert start_ms("TIMESTAMP_NTZ", 14 * 3_600_000_000 + 7_000) == "7"
+    assert start_ms("TIMESTAMP_NTZ", 5_999_999) == "0"
     parts = open_table(hybrid()).both  # type: ignore[attr-defined]
-    options = parts.then_from(5_999_999).spec.option_map
-    assert options["scan.startup.mode"] == "timestamp"
-    assert options["scan.startup.timestamp-millis"] == "5999"
     assert parts.then_from(None) is parts.then
     started = replace(TOPIC, options=(*TOPIC.options, ("scan.startup.mode", "latest-offset")))
     parts = open_table(hybrid(then=started)).both  # type: ignore[attr-defined]
