@@ -218,7 +218,10 @@ class History:
         """
         points, sources = self.batches_after(-1)
         for source in sources:
-            offset = json.loads(source.end_offset or "null")
+            try:
+                offset = json.loads(source.end_offset or "null")
+            except ValueError:
+                continue  # sources of other packages may have offsets that are not JSON
             if isinstance(offset, dict) and {"first", "of"} == offset.keys():
                 latest = [point.seconds for point in points[-_PACE_BATCHES:]]
                 seconds = sum(latest) / len(latest) if latest else 0.0

@@ -71,7 +71,8 @@ def test_the_rest_of_a_hybrid_tables_history_takes_its_time() -> None:
     assert history.history_left() is None
     for batch, offset in enumerate(({"first": 1, "of": 4}, {"first": 2, "of": 4})):
         progress = report(batch)
-        progress["sources"][0]["endOffset"] = offset
+        other = {"description": "another source", "numInputRows": 1, "endOffset": "no JSON"}
+        progress["sources"] = [other, progress["sources"][0] | {"endOffset": offset}]
         progress["durationMs"]["triggerExecution"] = 1_000 * (batch + 1)
         history.take(report_of(progress))
     # two more ranges of 1.5 seconds
