@@ -22,6 +22,7 @@ from planner.nodes.logical import (
 )
 from planner.nodes.physical import GlobalWindowAggregate, StreamRank
 from planner.sql.build import (
+    bare_column,
     item_name,
     star_leaves_out,
 )
@@ -217,7 +218,13 @@ def _selected(items: Sequence[exp.Expr], columns: _Columns, base: _Base) -> _Col
 
 
 def _of_text(expr: exp.Expr, origins: dict[str, str | None], base: _Base) -> str | None:
-    """Return the column whose values the text of an expression distinguishes, or None."""
+    """Return the column whose values the text of an expression distinguishes, or None.
+
+    A rank without a window is counted as BIGINT, so its INT is the same column.
+    """
+    if isinstance(base, StreamRank) and isinstance(expr, exp.Cast) and expr.is_type("int"):
+        name = (bare_column(expr.this) or "").lower()
+        return name if origins.get(name) == base.schema[-1].name else None
     aggregate = base if isinstance(base, GlobalWindowAggregate) else updated_aggregate(base.input)
     if aggregate is None:
         return None

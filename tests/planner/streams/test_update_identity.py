@@ -72,6 +72,21 @@ def test_a_text_serves_as_well_as_the_window_if_windows_have_different_texts(
     assert identity(sql) == [("k", (0,)), ("window_end", (1,) if distinguishes else ())]
 
 
+@pytest.mark.parametrize(
+    ("items", "columns"),
+    [
+        ("k, rn", [("k", (0,)), ("v", (1,))]),
+        ("k, v", [("k", (0,)), ("v", (1,))]),
+        ("k, CAST(v AS INT) AS v", [("k", (0,)), ("v", ())]),
+    ],
+)
+def test_the_rank_of_a_top_without_a_window_serves_as_well_as_its_columns(
+    items: str, columns: list[tuple[str, tuple[int, ...]]]
+) -> None:
+    top = "SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS rn FROM t"
+    assert identity(f"SELECT {items} FROM ({top}) WHERE rn <= 3") == columns
+
+
 @pytest.mark.parametrize("sql", ["SELECT ts, k FROM t", "SELECT k, v + 1 AS v FROM t WHERE v > 1"])
 def test_rows_without_windows_are_not_updated(sql: str) -> None:
     assert identity(sql) is None
