@@ -9,6 +9,8 @@ from sqlglot import exp
 
 from planner.aggregates.calls import canonical
 from planner.binder.all_time.ranks import rank_over_all_time
+from planner.binder.changes.net_rows import signed_rows
+from planner.binder.changes.windows import check_kept_columns
 from planner.binder.rank_bounds import rank_bounds
 from planner.binder.relations import Relations, Scope
 from planner.nodes.logical import Node, SqlQuery, WindowRank, columns_of
@@ -74,8 +76,12 @@ def bind_rank(
     first, last, rest = chosen
     ranked: Node | None
     if attached is None:
+        changes = signed_rows(node, windows_change=relations.windows_change(node))
+        if changes is not None:
+            check_kept_columns(changes, node.schema, "ranks", span_of(over), relations.sql)
         ranked = rank_over_all_time(
             node,
+            changes,
             function,
             (first, last),
             partition,

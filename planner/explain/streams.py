@@ -253,8 +253,11 @@ def _lines_of_first_rows(step: StreamRankStep, key_groups: int, policy: str) -> 
         yield f"  a row is emitted once, at most {wait} after the watermark has passed it; {late}"
         return
     yield _key_groups(local, key_groups)
-    rows = "the first row" if first.last == 1 else f"the first {first.last} rows"
-    yield f"  state: {rows} of each key"
+    if step.aggregation.remaining is not None:
+        yield "  state: all rows of each key, because any of them may be deleted"
+    else:
+        rows = "the first row" if first.last == 1 else f"the first {first.last} rows"
+        yield f"  state: {rows} of each key"
     yield "  rows are emitted after each micro-batch that changes them; no row is late"
 
 
@@ -291,7 +294,8 @@ def _key_groups(local: StreamLocalStep, key_groups: int) -> str:
     if local.mode.whole_by == () or (local.mode.first is not None and not local.mode.first.by):
         return "  key groups: 1, because all rows of a window are ranked together"
     first, by = local.mode.first, local.mode.by
-    keys = local.mode.whole_by or by or (local.keys if first is None else first.by)
+    of_rows = local.keys if first is None else first.by
+    keys = local.mode.whole_by or (of_rows if by is None else by)
     if not keys:
         return "  key groups: 1, because the query has no keys"
     return f"  key groups: {key_groups}, by {', '.join(keys)}"

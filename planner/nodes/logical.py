@@ -414,8 +414,8 @@ CHANGE = "$change"
 class ChangelogTable(UnaryNode):
     """A table that a stream of changes describes.
 
-    Its input has the rows with their `CHANGE`, as last column. Window functions read that; nothing
-    else can, because the table is never complete.
+    Its input has the rows with their `CHANGE`, as last column. Windows, groups and ranks read that;
+    nothing else can, because the table is never complete.
     """
 
 
@@ -423,7 +423,7 @@ class ChangelogTable(UnaryNode):
 class ResultChanges(UnaryNode):
     """The changes of results of a stream that change, with their `CHANGE` as last column.
 
-    The input is groups or ranks without a window. Only window functions and groups read them.
+    The input is groups or ranks without a window. Only windows, groups and ranks read them.
     """
 
 

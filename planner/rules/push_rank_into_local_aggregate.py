@@ -45,7 +45,7 @@ def push_rank_into_local_aggregate(node: Node, options: Options) -> Node | Refus
     if not isinstance(node, WindowRank | WindowDeduplicate) or not node.window_columns:
         return None
     path = path_to_rows(node.input)
-    if path is None or path.local.first is not None:
+    if path is None or path.has_changes or path.local.first is not None:
         return None
     if not path.local.window.has_slices:
         return Refusal("the length of a session depends on all of its rows")

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from planner.nodes.logical import Node, WindowDeduplicate, WindowRank, WindowRows
+from planner.nodes.logical import (
+    Filter,
+    NetRows,
+    Node,
+    WindowDeduplicate,
+    WindowRank,
+    WindowRows,
+)
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.nodes.properties import selection_below
 from planner.sql.build import bare_column, column, to_sql
@@ -20,6 +27,11 @@ class PathToRows:
 
     nodes: tuple[Node, ...]
     local: LocalWindowAggregate
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether the ranked rows remain after changes, which are buffered."""
+        return any(isinstance(node, NetRows) for node in self.nodes)
 
     def key(self, name: str) -> str | None:
         """Return the key of the local aggregate that is passed on under a name."""
@@ -44,6 +56,7 @@ def path_to_rows(node: Node) -> PathToRows | None:
     nodes: list[Node] = []
     while not isinstance(node, LocalWindowAggregate):
         is_between = isinstance(node, WindowRows | GlobalWindowAggregate | Exchange)
+        is_between |= bool(nodes) and isinstance(nodes[-1], NetRows) and isinstance(node, Filter)
         if not is_between and selection_below(node) is None:
             return None
         nodes.append(node)

@@ -127,7 +127,7 @@ def refuse_late_windows(node: Node, use: str) -> None:
 
 
 def refuse_changes(plan: Node) -> None:
-    """Refuse a plan in which something other than a window function reads changes.
+    """Refuse a plan in which anything other than windows, groups and ranks reads changes.
 
     Raises:
         StreamRefusal: There is such a part.
@@ -135,9 +135,10 @@ def refuse_changes(plan: Node) -> None:
     for node in plan.find_all(ChangelogTable):
         raise StreamRefusal(
             f"on a stream, {CHANGELOG} must be read by a window function, which emits the "
-            "rows that remain when a window closes, or by GROUP BY",
-            f"use TABLE(TUMBLE(TABLE v, DESCRIPTOR(ts), ...)) with a view v of {CHANGELOG}, or "
-            f"GROUP BY over it; {BATCH}",
+            "rows that remain when a window closes, by GROUP BY, or by a rank that a condition "
+            "limits",
+            f"use TABLE(TUMBLE(TABLE v, DESCRIPTOR(ts), ...)) with a view v of {CHANGELOG}, "
+            f"GROUP BY or ROW_NUMBER() over it; {BATCH}",
             node.place,
         )
 

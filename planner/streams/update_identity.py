@@ -16,11 +16,17 @@ from planner.nodes.logical import (
     Filter,
     Node,
     Project,
+    ResultChanges,
     SqlQuery,
     WindowDeduplicate,
     WindowRank,
 )
-from planner.nodes.physical import GlobalWindowAggregate, StreamRank
+from planner.nodes.physical import (
+    Exchange,
+    GlobalWindowAggregate,
+    LocalWindowAggregate,
+    StreamRank,
+)
 from planner.sql.build import (
     bare_column,
     item_name,
@@ -64,14 +70,37 @@ def _identity_of_first_rows(
 ) -> tuple[IdentityColumn, ...]:
     """Return the columns that identify the first rows of each key.
 
-    ROW_NUMBER can take the place of the other columns, and a single row needs neither.
+    ROW_NUMBER can take the place of the other columns, and a single row needs neither. Of ranked
+    results, the other columns are those that identify a result.
     """
     first = node.first
     columns: _Equal = [(key, (key,)) for key in first.by]
     if (first.function, first.last) != ("ROW_NUMBER", 1):
         by_rank = (node.schema[-1].name,) if first.function == "ROW_NUMBER" else ()
-        columns += [(key, (key, *by_rank)) for key in node.keys if key not in first.by]
+        others = _identity_of_ranked(node) or [(key, (key,)) for key in node.keys]
+        columns += [
+            (name, (*equals, *by_rank)) for name, equals in others if not {*equals} & {*first.by}
+        ]
     return _identity(columns, origins)
+
+
+def _identity_of_ranked(node: StreamRank) -> _Equal | None:
+    """Return the keys of first rows that identify a row, or None if not all of these are keys."""
+    exchange = node.input
+    assert isinstance(exchange, Exchange) and isinstance(exchange.input, LocalWindowAggregate)
+    rows = exchange.input.input
+    identity = update_identity(rows)
+    if identity is None:
+        return None
+    keys = {bare_column(key.expr): key.name for key in exchange.input.keys}
+    columns: _Equal = []
+    for part in identity:
+        names = (rows.schema[place].name for place in part.positions)
+        equals = tuple(keys[name] for name in names if name in keys)
+        if not equals:
+            return None
+        columns.append((equals[0], equals))
+    return columns
 
 
 # Names of columns, each with the columns that are equal to it
@@ -149,7 +178,7 @@ def _origins(node: Node) -> tuple[_Base, list[str | None]] | None:
     match node:
         case Filter():
             return _origins(node.input)
-        case Project():
+        case Project() | ResultChanges():
             below = node.input
         case SqlQuery() if len(node.relations) == 1 and isinstance(node.query, exp.Select):
             below = node.relations[0][1]
@@ -161,6 +190,8 @@ def _origins(node: Node) -> tuple[_Base, list[str | None]] | None:
     base, origins_below = traced
     names = [column.name.lower() for column in below.schema]
     columns = list(zip(names, origins_below, strict=True))
+    if isinstance(node, ResultChanges):
+        return base, [*origins_below, None]
     if isinstance(node, Project):
         items = [item.expr for item in node.items]
         return base, [origin for _, origin in _selected(items, columns, base) or ()]

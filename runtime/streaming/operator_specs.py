@@ -62,6 +62,7 @@ def operator_spec(
         return VersionSpec(versions, aggregation, columns, common)
     if isinstance(step, StreamRankStep):
         first = _first_with_state_names(step.first, names)
+        columns = replace(columns, drops_zeros=aggregation.remaining is not None)
         return RankSpec(first, step.first_rank, aggregation, columns, common, step.ttl_us)
     return WindowSpec(
         one_reader(aggregation, partials, names.sources, step.store),

@@ -1,7 +1,8 @@
 """Bind Top-N and deduplication over all rows of a stream: ROW_NUMBER without a window.
 
 The first row of each key by the time of the watermark is final once the watermark has passed it. It
-waits in short windows and is emitted once, so that windows can follow. Other first rows change.
+waits in short windows and is emitted once, so that windows can follow. Other first rows change, and
+so do first rows of results that change and of tables given by their changes.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.binder.all_time.groups import in_all_time
+from planner.binder.changes.net_rows import net_rows
 from planner.catalog import Catalog, column_named
 from planner.nodes.logical import (
-    ChangelogTable,
     Node,
     WindowColumns,
     WindowRank,
@@ -34,6 +35,7 @@ _FIXED_ZONES = ("utc", "etc/", "gmt", "z", "+", "-", "zulu", "uct", "universal")
 
 def rank_over_all_time(
     rows: Node,
+    changes: Node | None,
     function: str,
     ranks: tuple[int, int],
     partition: tuple[str, ...],
@@ -47,6 +49,7 @@ def rank_over_all_time(
 
     Args:
         rows: Rows without windows.
+        changes: Their changes, see `signed_rows`. None if they stay.
         function: ROW_NUMBER, RANK or DENSE_RANK.
         ranks: First and last rank to keep.
         partition: Columns of PARTITION BY.
@@ -57,21 +60,23 @@ def rank_over_all_time(
         place: Source position of the function.
 
     Returns:
-        The node. None if the rows are not of a stream, or are given by changes.
+        The node. None if the rows are not of a stream.
     """
-    if not streams_of(rows, catalog) or any(rows.find_all(ChangelogTable)):
+    if not streams_of(rows, catalog):
         return None
     time = None
-    if (function, ranks, len(order)) == ("ROW_NUMBER", (1, 1), 1):
+    if changes is None and (function, ranks, len(order)) == ("ROW_NUMBER", (1, 1), 1):
         (ordered,) = order
         if not ordered.args.get("desc") and is_event_time(rows, ordered.this.name, catalog):
             time = column_named(rows.schema, ordered.this.name)
     if time is not None and (
         time.type != "timestamp" or time_zone.lower().startswith(_FIXED_ZONES)
     ):
-        windowed = in_windows(rows, _WAIT, time, _COLUMNS, place)
-    else:
+        windowed: Node = in_windows(rows, _WAIT, time, _COLUMNS, place)
+    elif changes is None:
         windowed = in_all_time(rows, place)
+    else:
+        windowed = net_rows(in_all_time(changes, place), place)
     attached = window_properties(windowed)
     assert attached is not None, "its rows have windows"
     column = Column(rank, "int", False)

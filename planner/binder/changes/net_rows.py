@@ -215,7 +215,11 @@ def _signed_source(
             others = {key: other for key, other in ctes.items() if other is not cte}
             query = _signed_select(cte.this, relations, others)
     elif isinstance(source, exp.Subquery):
-        query = _signed_select(source, relations, ctes)
+        below = source.unnest()
+        if not isinstance(below, exp.Union):
+            query = _signed_select(below, relations, ctes)
+        elif not ctes:  # one of its sides might read the changes of a CTE
+            query = _signed_query(below, relations)
     if query is None:
         return None
     shown = exp.TableAlias(this=exp.to_identifier(name, quoted=True)) if name else None

@@ -5,9 +5,10 @@ from __future__ import annotations
 from planner.aggregates.intervals import is_day_interval
 from planner.binder.changes.net_rows import net_rows
 from planner.binder.window_function import window_node
+from planner.catalog import Schema
 from planner.nodes.logical import CHANGE, NetRows, Node, ResultChanges
 from planner.sql.build import is_flat_type
-from planner.sql.nodes import CHANGELOG, WindowFunctionCall, span_of
+from planner.sql.nodes import CHANGELOG, TextSpan, WindowFunctionCall, span_of
 from planner.streams.refusals import BATCH, StreamRefusal
 from runtime.shown_types import shown_type
 from runtime.windows import Window
@@ -29,7 +30,7 @@ def in_windows_of_changes(
         AnalysisError: A column does not exist or has the wrong type.
         StreamRefusal: These windows cannot be computed from changes.
     """
-    table = "results that change" if any(signed.find_all(ResultChanges)) else CHANGELOG
+    table = _table_of(signed)
     reason = None
     if window.row_length is not None:
         reason = "the rows of a session have gaps of their own"
@@ -44,13 +45,35 @@ def in_windows_of_changes(
     windowed, date = window_node(
         function, window, signed, sql, takes_date=not strict, hidden=CHANGE
     )
-    for col in windowed.schema:
+    check_kept_columns(signed, windowed.schema, "windows", span_of(function.args["data"]), sql)
+    return net_rows(windowed, span_of(function.this)), date
+
+
+def check_kept_columns(
+    signed: Node, schema: Schema, operation: str, place: TextSpan | None, sql: str
+) -> None:
+    """Refuse columns of rows that remain after changes which state cannot keep.
+
+    Args:
+        signed: The changes.
+        schema: Columns of the rows.
+        operation: What reads the rows, for the message.
+        place: Source position of the rows or of what reads them.
+        sql: Text of the statement, for error positions.
+
+    Raises:
+        StreamRefusal: There is such a column.
+    """
+    for col in schema:
         if not (is_flat_type(col.type) or is_day_interval(col.type)):
             raise StreamRefusal(
-                f"column `{col.name}` of type {shown_type(col.type)} is not supported in windows "
-                f"over {table} on streams",
-                f"leave it out: TABLE (SELECT * EXCEPT ({col.name}) FROM ...); {BATCH}",
-                span_of(function.args["data"]),
+                f"column `{col.name}` of type {shown_type(col.type)} is not supported in "
+                f"{operation} over {_table_of(signed)} on streams",
+                f"leave it out: (SELECT * EXCEPT ({col.name}) FROM ...); {BATCH}",
+                place,
                 subjects=(col.name,),
             ).place_in(sql)
-    return net_rows(windowed, span_of(function.this)), date
+
+
+def _table_of(signed: Node) -> str:
+    return "results that change" if any(signed.find_all(ResultChanges)) else CHANGELOG

@@ -28,8 +28,8 @@ def rank_rows_of_stream(node: Node, options: Options) -> Node | Refusal | None:
 
     Fires on a Top-N and a deduplication of a stream without a window, unless ranking or partition
     columns are computed after buffering. Rows are exchanged by the keys, and the operator emits the
-    first ones. ROW_NUMBER ranks equal rows by their other columns, so that the result does not
-    depend on the order in which rows arrive.
+    first ones. If rows may be deleted, it keeps all. ROW_NUMBER ranks equal rows by their other
+    columns, so that the result does not depend on the order in which rows arrive.
 
     Example:
         >>> before_after(
@@ -80,12 +80,15 @@ def rank_rows_of_stream(node: Node, options: Options) -> Node | Refusal | None:
         named = {*first.by, *(part.column for part in first.order)}
         keys = [key.name for key in path.local.keys if key.name not in named]
         ties = tuple(RankOrder(key, is_descending=False, nulls_first=True) for key in keys)
-        is_deleted = next((name for name in keys if name == IS_DELETED), None)
+        has_deleted = IS_DELETED in keys and not path.has_changes
+        is_deleted = IS_DELETED if has_deleted else None
         first = replace(first, order=(*first.order, *ties), is_deleted=is_deleted)
     place = next(i for i, below in enumerate(path.nodes) if isinstance(below, WindowRows))
-    finished, merged, exchange = path.nodes[place + 1 :]
+    *_, finished, merged, exchange = path.nodes[place + 1 :]
     assert isinstance(merged, GlobalWindowAggregate) and isinstance(exchange, Exchange)
-    exchange = replace(exchange, input=replace(path.local, first=first), keys=first.by)
+    # a row that is not among the first may be among them once others are deleted
+    selects = {"by": first.by} if path.has_changes else {"first": first}
+    exchange = replace(exchange, input=replace(path.local, **selects), keys=first.by)
     of_merged = {**attributes(merged, GlobalWindowAggregate), "input": exchange}
     ttl_us = (options.state_ttl_us or None) if merged.window.closes else None
     ranked = StreamRank(**of_merged, first=first, first_rank=ranking(node)[1], ttl_us=ttl_us)

@@ -1,6 +1,6 @@
-"""The operator of the first rows of each key over all time: ROW_NUMBER without a window.
+"""The operator of the first rows of each key over all time: ranks without a window.
 
-It reads rows as keys of partials, with their number of copies, and is used in two ways.
+It reads rows as keys of partials, with their number of copies, and is used in three ways.
 
 - Rows wait for the watermark, if windows close: the first row of a key is emitted once, when the
   watermark has passed the end of its slice. State has one row per key: the first one so far, or
@@ -8,6 +8,8 @@ It reads rows as keys of partials, with their number of copies, and is used in t
   later ones for that long, and the key then leaves the state.
 - Otherwise the first rows so far are emitted, and again as changes when they change. State has
   these rows.
+- If rows may be deleted, state has all rows, because any of them may be first later. Copies are
+  changes of the number of a row. A deletion that arrives before its insertion waits for it.
 
 A micro-batch reads and replaces the rows of its own keys; see
 `runtime.streaming.state.marked_chunks`. Which rows are first does not depend on the order in which
@@ -16,7 +18,7 @@ they arrive, because the order by which ROW_NUMBER ranks has all columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,13 +41,16 @@ from runtime.streaming.operators.base import (
     MicroBatch,
     Output,
 )
-from runtime.streaming.operators.row_changes import DELETE, INSERT, differences, updates
+from runtime.streaming.operators.row_changes import DELETE, INSERT, deletes, differences, updates
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.marked_chunks import MARK, MarkedChunks
 from runtime.streaming.state.metadata import MarkedMetadata, RankMetadata
 from runtime.streaming.watermarks import Watermarks, watermark_of_rows_us
 from runtime.windows.times import FIRST_TIME, LAST_TIME
+
+# Maximum number of stored changes per row that they add up to, before they are merged
+_MAX_PARTS = 2
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,8 @@ class RankSpec:
     Attributes:
         first: Keys, order and last rank.
         first_rank: First rank to emit. 1 if windows close.
-        aggregation: Merge of the partials, whose only call is the number of copies.
+        aggregation: Merge of the partials, whose only call is the number of copies. With
+            `remaining`, copies are changes of this number, and rows may be deleted.
         columns: Columns of the partials: rows, slice end and number of copies.
         common: Spec shared by all operators.
         ttl_us: As in `StreamRankStep`.
@@ -77,7 +83,7 @@ class RankOperator(KeyGroupOperator):
         self._spec = spec
         self._of = spec.first
         self._copies = spec.columns.names[-1]
-        # each key has one row, so equal rows need not be merged before
+        self._may_delete = spec.aggregation.remaining is not None
         self._is_single = (self._of.function, self._of.last) == ("ROW_NUMBER", 1)
         assert spec.aggregation.window.has_slices
         self._waits = spec.aggregation.window.closes
@@ -93,7 +99,8 @@ class RankOperator(KeyGroupOperator):
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
         if not self._waits:
-            yield from map(Output, self._changes(self._new_rows(batch.partials, None)))
+            change = self._changes_of_all if self._may_delete else self._changes
+            yield from map(Output, change(self._new_rows(batch.partials, None)))
             if after.has_ended:
                 self._state.clear()
             return [0]
@@ -127,8 +134,13 @@ class RankOperator(KeyGroupOperator):
         if not accepted:
             return None
         rows = pa.concat_tables(accepted)
-        if not self._is_single:
+        # if each key has one row, equal rows need not be merged before
+        if self._may_delete or not self._is_single:
             rows = self._spec.columns.merge([rows])
+        return self._with_times(rows)
+
+    def _with_times(self, rows: pa.Table) -> pa.Table:
+        """Return rows with the times by which the state orders them."""
         ends = self._spec.columns.ends(rows) if self._waits else np.zeros(len(rows), np.int64)
         for name in (FIRST_TIME, LAST_TIME):
             rows = rows.append_column(name, pa.array(ends))
@@ -286,6 +298,8 @@ class RankOperator(KeyGroupOperator):
             before, after = (pa.Table.from_batches([batch]) for batch in both)
             is_deleted = self._of.is_deleted
             exists = None if is_deleted is None else lambda t: pc.invert(t.column(is_deleted))
+            if self._may_delete:
+                yield from deletes(before, after, self._of.by)
             yield from updates(before, after, self._of.by, exists)[1]
             return
         kinds = [(DELETE, old), (INSERT, now)]
@@ -304,7 +318,47 @@ class RankOperator(KeyGroupOperator):
         codes = codes_of(table, of.order)
         return ranked_rows(by, codes, len(table), of.function, (1, of.last))
 
-    # -- both --------------------------------------------------------------------------------------
+    # -- rows that may be deleted ------------------------------------------------------------------
+
+    def _changes_of_all(self, new: pa.Table | None) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of the first rows, and keep all rows."""
+        if new is None or not new.num_rows:
+            return
+        is_marked = self._marked(new)
+        stored = [*self._state.rows_marked(is_marked), new.slice(0, 0)]
+        known = self._merged(pa.concat_tables(stored))
+        now = self._merged(pa.concat_tables([known, new]))
+        self._note_bytes(now)
+        both = pa.concat_tables([known, now, new]).combine_chunks()
+        codes = self._codes(both)
+        is_changed = np.zeros(int(codes.max()) + 1, np.bool_)
+        is_changed[codes[len(known) + len(now) :]] = True
+        is_read = pa.array(is_changed[codes])
+        old, current = (
+            self._first_remaining(table.filter(is_read.slice(start, len(table))))
+            for table, start in ((known, 0), (now, len(known)))
+        )
+        if len(old) or len(current):
+            yield from self._differences(old, current)
+        n_parts = sum(map(len, stored)) + len(new)
+        if n_parts <= _MAX_PARTS * len(now):
+            self._append([new], self._merged)
+            return
+        for _ in self._state.take_marked(is_marked):
+            pass  # they are in `now`
+        self._append([now])
+
+    def _merged(self, rows: pa.Table) -> pa.Table:
+        """Return rows with the sum of their changes, without those whose changes cancel out."""
+        columns = self._spec.columns
+        return self._with_times(columns.merge([rows.select(columns.names)]))
+
+    def _first_remaining(self, rows: pa.Table) -> pa.Table:
+        """Return the first rows of each key, each as often as it remains among them."""
+        rows = rows.filter(pa.array(int64_column(rows, self._copies) > 0))
+        return self._first(self._repeated(rows))
+
+    # -- all ---------------------------------------------------------------------------------------
 
     def _codes(self, table: pa.Table) -> Int64Array:
         """Return a number for each row's key."""
@@ -316,9 +370,13 @@ class RankOperator(KeyGroupOperator):
         is_marked[self._state.marks(table)] = True
         return is_marked
 
-    def _append(self, tables: Sequence[pa.Table]) -> None:
+    def _append(
+        self,
+        tables: Sequence[pa.Table],
+        merge: Callable[[pa.Table], pa.Table] = lambda table: table,
+    ) -> None:
         if sum(table.num_rows for table in tables):
-            self._state.append(pa.concat_tables(tables).combine_chunks())
+            self._state.append(pa.concat_tables(tables).combine_chunks(), merge)
 
     def _results(self, rows: pa.Table, ranks: Int64Array) -> pa.RecordBatch:
         """Return rows as windows of the aggregation, with ranks as the number of copies."""

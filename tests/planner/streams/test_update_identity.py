@@ -87,6 +87,25 @@ def test_the_rank_of_a_top_without_a_window_serves_as_well_as_its_columns(
     assert identity(f"SELECT {items} FROM ({top}) WHERE rn <= 3") == columns
 
 
+@pytest.mark.parametrize(
+    ("rank", "last", "columns"),
+    [
+        ("ROW_NUMBER", 3, [("c", (0,)), ("item", (1, 3))]),
+        ("RANK", 3, [("c", (0,)), ("item", (1,))]),
+        ("ROW_NUMBER", 1, [("c", (0,))]),
+    ],
+)
+def test_ranked_totals_are_identified_by_their_groups_or_their_rank(
+    rank: str, last: int, columns: list[tuple[str, tuple[int, ...]]]
+) -> None:
+    totals = "SELECT k AS c, v + 0 AS item, COUNT(*) AS n FROM t GROUP BY k, v + 0"
+    sql = (
+        f"SELECT * FROM (SELECT *, {rank}() OVER (PARTITION BY c ORDER BY n DESC) AS rn "
+        f"FROM ({totals})) WHERE rn <= {last}"
+    )
+    assert identity(sql) == columns
+
+
 @pytest.mark.parametrize("sql", ["SELECT ts, k FROM t", "SELECT k, v + 1 AS v FROM t WHERE v > 1"])
 def test_rows_without_windows_are_not_updated(sql: str) -> None:
     assert identity(sql) is None

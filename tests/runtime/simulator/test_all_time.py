@@ -95,6 +95,8 @@ CHANGES = {
     "distinct": f"SELECT DISTINCT v, d FROM {CHANGELOG}",
     "having": f"WITH w AS (SELECT * FROM {CHANGELOG} WHERE d > 0) SELECT v, COUNT(*) AS n FROM w "
     "GROUP BY v HAVING COUNT(*) > 1",
+    "top 2": "SELECT g, v, rn FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY g ORDER BY v DESC) "
+    f"AS rn FROM (SELECT *, v % 2 AS g FROM {CHANGELOG} WHERE v IS NOT NULL)) WHERE rn <= 2",
 }
 
 
@@ -109,6 +111,12 @@ def groups_of(rows: list[Change], name: str) -> list[dict]:
     if name == "having":
         counts = Counter(v for _, v, d in left if d is not None and d > 0)
         return [{"v": v, "n": n} for v, n in counts.items() if n > 1]
+    if name == "top 2":
+        values = sorted((v for _, v, _ in left if v is not None), reverse=True)
+        first = {g: [v for v in values if v % 2 == g][:2] for g in range(2)}
+        return [
+            {"g": g, "v": v, "rn": n} for g, of_g in first.items() for n, v in enumerate(of_g, 1)
+        ]
     groups = defaultdict(list)
     for _, v, d in left:
         groups[None if v is None else v % 2].append((v, d))

@@ -7,13 +7,16 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from runtime.compute.kernels import session as of_partials
+from runtime.errors import ExecutionError
 from runtime.simulator.check import disagreement
 from runtime.simulator.compare import difference, rows_of
 from runtime.spec.stream import FINAL_US
 from runtime.streaming.operators import changed_sessions, row_changes
+from runtime.streaming.operators.ranks import RankOperator
 from runtime.streaming.watermarks import FIRE_LAG_US
 from tests.runtime.simulator.queries import START, stream
 from tests.runtime.simulator.queries import WINDOWS as OF_TABLE
@@ -40,12 +43,70 @@ GROUPS = {
     "a count of distinct rows": "SELECT COUNT(*) AS n FROM (SELECT DISTINCT k, v FROM t)",
     "rollup": f"SELECT v, k, COUNT(*) AS n FROM ({LAST}) GROUP BY ROLLUP (v, k)",
 }
+_TOP = "SELECT {} FROM (SELECT *, {}() OVER ({} ORDER BY {}) AS rn FROM ({})) WHERE {}"
+_TOTALS = "SELECT k, v, COUNT(*) AS n, SUM(v) AS s FROM t GROUP BY k, v"
+_BY = "PARTITION BY k"
+RANKS = {
+    "top of totals": _TOP.format("*", "ROW_NUMBER", _BY, "n DESC", _TOTALS, "rn <= 2"),
+    "the best of totals": _TOP.format("k, v, n", "ROW_NUMBER", _BY, "s DESC", _TOTALS, "rn = 1"),
+    "ranks of totals": _TOP.format("*", "RANK", _BY, "n", _TOTALS, "rn <= 2"),
+    "second totals": _TOP.format("k, v", "DENSE_RANK", _BY, "s DESC, n", _TOTALS, "rn = 2"),
+    "totals that no longer pass": _TOP.format(
+        "k, v, n", "ROW_NUMBER", _BY, "n", f"{_TOTALS} HAVING COUNT(*) % 2 = 1", "rn <= 2"
+    ),
+    "top of all last rows": _TOP.format("k, v, rn", "ROW_NUMBER", "", "v DESC", LAST, "rn <= 3"),
+    "equal last rows": _TOP.format(
+        "g, x",
+        "ROW_NUMBER",
+        "PARTITION BY g",
+        "x DESC",
+        f"SELECT v % 2 AS g, v AS x FROM ({LAST})",
+        "rn <= 2",
+    ),
+    "equal last rows with ranks": _TOP.format(
+        "g, x",
+        "RANK",
+        "PARTITION BY g",
+        "x DESC",
+        f"SELECT v % 2 AS g, v AS x FROM ({LAST})",
+        "rn <= 2",
+    ),
+    "last of a top": _TOP.format(
+        "v, k, d",
+        "ROW_NUMBER",
+        "PARTITION BY v",
+        "d DESC",
+        "SELECT k, v, d FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY v, d) <= 2",
+        "rn = 1",
+    ),
+    "groups of a top of totals": "SELECT v, COUNT(*) AS c, SUM(n) AS n FROM ("
+    + _TOP.format("*", "ROW_NUMBER", _BY, "n DESC", _TOTALS, "rn <= 2")
+    + ") GROUP BY v",
+    "top of a top of totals": _TOP.format(
+        "k, n",
+        "ROW_NUMBER",
+        "",
+        "n DESC, k",
+        _TOP.format("k, n", "ROW_NUMBER", _BY, "n DESC", _TOTALS, "rn <= 2"),
+        "rn <= 2",
+    ),
+    "a union": _TOP.format(
+        "k, x, rn",
+        "ROW_NUMBER",
+        _BY,
+        "x DESC",
+        f"SELECT k, n AS x FROM ({_COUNTED}) UNION ALL SELECT k, v FROM t WHERE v > 1",
+        "rn <= 2",
+    ),
+}
 WINDOWS = {"TUMBLE": (5,), "HOP": (2, 6), "CUMULATE": (3, 12)}
 CHANGING = {
     "last rows": "SELECT k, v, ts FROM t WHERE ts IS NOT NULL "
     "QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) = 1",
     "top 2": "SELECT k, v, ts FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY v, d) <= 2",
     "groups": "SELECT k, COUNT(*) AS v, MAX(ts) AS ts FROM t GROUP BY k",
+    "top of totals": "SELECT k, n AS v, ts FROM (SELECT k, v, COUNT(*) AS n, MAX(ts) AS ts FROM t "
+    "GROUP BY k, v) QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY n DESC) <= 2",
 }
 
 
@@ -67,6 +128,31 @@ def test_groups_over_results_that_change_are_those_of_batch_after_each_micro_bat
     history = of.history(seed)
     assert difference_after_a_micro_batch(of, history) is None
     assert disagreement(of, history, of.batch_rows(of.order), seed) is None
+
+
+@pytest.mark.variants(2)
+@pytest.mark.parametrize("name", RANKS)
+@pytest.mark.parametrize("seed", range(3))
+def test_ranks_of_results_that_change_are_those_of_batch_after_each_micro_batch(name, seed):
+    of = stream(RANKS[name], rows(seed, 24))
+    history = of.history(seed)
+    assert difference_after_a_micro_batch(of, history) is None
+    assert disagreement(of, history, of.batch_rows(of.order), seed) is None
+
+
+def _remaining_only(operator, tables, *merge):
+    inserted = [t.filter(pc.greater(t.column(operator._copies), 0)) for t in tables]
+    return _APPEND(operator, inserted, *merge)
+
+
+_APPEND = RankOperator._append
+
+
+def test_a_row_that_is_taken_back_and_stays_in_state_is_found(monkeypatch):
+    monkeypatch.setattr(RankOperator, "_append", _remaining_only)
+    of = stream(RANKS["top of totals"], rows(1, 24))
+    with pytest.raises(ExecutionError, match="retracts a row that it has not emitted"):
+        difference_after_a_micro_batch(of, of.every_row)
 
 
 @pytest.mark.variants(1)
@@ -132,15 +218,14 @@ SETTINGS = {
 }
 
 
-@pytest.mark.variants(1)
+@pytest.mark.variants(2)
+@pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("order", ["n DESC, window_end", "window_end DESC"])
-def test_results_of_windows_are_ranked_without_a_window(order, seed):
-    of = stream(
-        f"SELECT k, n, window_end, rn FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k "
-        f"ORDER BY {order}) AS rn FROM ({_TUMBLE})) WHERE rn <= 2",
-        rows_in_time(seed),
-    )
+def test_results_of_windows_are_ranked_without_a_window(order, seed, settings):
+    given = rows(seed, 24) if settings == "late" else rows_in_time(seed)
+    sql = _TOP.format("k, n, window_end, rn", "ROW_NUMBER", _BY, order, _TUMBLE, "rn <= 2")
+    of = stream(sql, given, settings=SETTINGS[settings])
     assert disagreement(of, of.history(seed), of.batch_rows(of.order), seed) is None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -66,6 +67,8 @@ class Stream:
         return self._run(MicroBatch([], [EndOfInput()]))
 
     def _partials(self, rows: list[tuple]) -> pa.Table:
+        changes = [row[3] if len(row) > 3 else 1 for row in rows]
+        rows = [row[:3] for row in rows]
         keys, seconds, values = zip(*rows, strict=True) if rows else ((), (), ())
         times = np.array(seconds, np.int64) * SECOND
         ends = times + SECOND if self.spec.aggregation.window.closes else np.ones(len(rows))
@@ -78,7 +81,7 @@ class Stream:
                 "value": pa.array(values, pa.int64()),
                 **({"gone": pa.array([v < 0 for v in values], pa.bool_())} if gone else {}),
                 "$slice_end": pa.array(ends.astype(np.int64)),
-                "copies": pa.array(ones),
+                "copies": pa.array(changes, pa.int64()),
                 ROW_COUNT: pa.array(ones),
             }
         )
@@ -176,17 +179,59 @@ def test_corrections_of_a_top_add_up_to_it(thresholds, function):
         assert sorted(sink) == sorted(top(rows, function))
 
 
-def top(rows: list[tuple], function: str) -> list[tuple]:
-    """Return key and value of the rows with rank 1 or 2 of each key."""
+def top(rows: list[tuple], function: str, last: int = 2) -> list[tuple]:
+    """Return key and value of the rows with a rank up to `last` of each key."""
     result = []
     for key, at, value in rows:
         before = [(t, v) for k, t, v in rows if k == key and (t, v) < (at, value)]
         rank = len(before) if function != "DENSE_RANK" else len(set(before))
-        result += [(key, at, value)] if rank < 2 else []
+        result += [(key, at, value)] if rank < last else []
     if function == "ROW_NUMBER":
-        of_keys = {key: sorted(row for row in result if row[0] == key)[:2] for key, *_ in rows}
+        of_keys = {key: sorted(row for row in result if row[0] == key)[:last] for key, *_ in rows}
         result = [row for first in of_keys.values() for row in first]
     return [(key, value) for key, _, value in result]
+
+
+def of_changes(last: int, function: str = "ROW_NUMBER") -> RankSpec:
+    """Return the spec of ranks over rows (key, seconds, value, change of their number)."""
+    of = spec_of(AllTime(), last, function)
+    aggregation = replace(of.aggregation, remaining="copies")
+    return replace(of, aggregation=aggregation, columns=replace(of.columns, drops_zeros=True))
+
+
+@pytest.mark.variants(4)
+@pytest.mark.parametrize("last", [1, 2])
+@pytest.mark.parametrize("thresholds", THRESHOLDS)
+@pytest.mark.parametrize("function", ["ROW_NUMBER", "RANK", "DENSE_RANK"])
+def test_corrections_follow_rows_that_are_deleted(thresholds, function, last):
+    rng = random.Random(last)
+    stream, counts, sink = Stream(of_changes(last, function), thresholds), Counter(), []
+    for _ in range(40):
+        new = [
+            (rng.choice("abc"), rng.randrange(4), rng.randrange(2), rng.choice([1, 1, -1]))
+            for _ in range(3)
+        ]
+        for *row, change in new:
+            counts[tuple(row)] += change
+        for kind, key, value in stream.read(new, 0):
+            sink.append((key, value)) if kind in ("+I", "+U") else sink.remove((key, value))
+        assert sorted(sink) == sorted(top([*counts.elements()], function, last))
+        assert stream.status.n_rows <= 2 * sum(map(bool, counts.values()))
+    everything = [(*row, -count) for row, count in counts.items()]
+    for kind, key, value in stream.read(everything, 0):
+        assert kind == "-D"
+        sink.remove((key, value))
+    assert not sink
+    assert stream.status.n_rows == 0
+
+
+def test_a_deletion_that_arrives_before_its_insertion_waits_for_it():
+    stream = Stream(of_changes(1))
+    assert stream.read([("a", 5, 1, -1)], 0) == []
+    assert stream.read([("a", 7, 2, 1)], 0) == [("+I", "a", 2)]
+    assert stream.read([("a", 5, 1, 1)], 0) == []
+    assert stream.read([("a", 5, 1, 1)], 0) == [("-U", "a", 2), ("+U", "a", 1)]
+    assert stream.read([("a", 5, 1, -1)], 0) == [("-U", "a", 1), ("+U", "a", 2)]
 
 
 def test_a_key_leaves_the_state_with_the_row_that_deletes_it():
