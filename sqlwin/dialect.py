@@ -23,7 +23,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.binder.window_function import window_of
 from planner.sql.nodes import (
     BEHIND,
-    CHANGELOG,
+    CHANGELOGS,
     TABLE_OPTIONS,
     WINDOW_COLUMNS,
     KeywordCall,
@@ -316,7 +316,7 @@ def _spark_window(generator: Any, node: WindowFunctionCall) -> str:
 
     Spark aligns windows over instants to UTC, sqlwin to the wall clock: hence the cast.
     """
-    if node.kind in ("GAP_FILL", "RANGES", CHANGELOG):
+    if node.kind in ("GAP_FILL", "RANGES", *CHANGELOGS):
         return _unsupported(generator, node)
     try:
         window = window_of(node, "")

@@ -25,6 +25,7 @@ from planner.binder.analysed_apart import analyse_apart
 from planner.binder.as_of import join_as_of
 from planner.binder.changes.function import bind_changelog
 from planner.binder.changes.net_rows import signed_rows
+from planner.binder.changes.to_changelog import bind_to_changelog
 from planner.binder.changes.windows import in_windows_of_changes
 from planner.binder.fill.clause import DEFAULT_FILL, FillOptions, bind_fill, fill_clause
 from planner.binder.fill.function import bind_gap_fill
@@ -68,6 +69,7 @@ from planner.sql.names import (
 )
 from planner.sql.nodes import (
     CHANGELOG,
+    CHANGELOGS,
     LEFT_OUT_HINTS,
     WINDOW_COLUMNS,
     PlacedError,
@@ -94,7 +96,7 @@ from runtime.errors import AnalysisError, ErrorKind
 from runtime.refusal import Refusal, Refused
 
 # Window functions that no aggregate computes in slices
-_PLAIN_ROWS = ("GAP_FILL", "RANGES", CHANGELOG)
+_PLAIN_ROWS = ("GAP_FILL", "RANGES", *CHANGELOGS)
 
 
 @dataclass(frozen=True)
@@ -566,8 +568,9 @@ class _Binder(Relations):
 
     def window_function(self, function: WindowFunctionCall, scope: Scope) -> Node:
         """Return the node of a window function, with the columns of its data."""
-        if function.kind == CHANGELOG:
-            return bind_changelog(function, self._data(function, scope), self, strict=self.strict)
+        if function.kind in CHANGELOGS:
+            bind = bind_changelog if function.kind == CHANGELOG else bind_to_changelog
+            return bind(function, self._data(function, scope), self, strict=self.strict)
         if self.strict and function.kind in _PLAIN_ROWS:
             message = f"{function.kind} is not supported"
             raise strict_error(message, function.this, self.sql, "remove it")

@@ -12,7 +12,7 @@ from planner.catalog import Catalog
 from planner.lowering.given_tables import NO_MOMENT_CALLS, GivenTablesLowering, MomentCalls
 from planner.lowering.relation import Relation, refusals_in_process
 from planner.nodes.logical import (
-    CHANGE,
+    CHANGE_KIND,
     Aggregate,
     AggregateCall,
     GapFill,
@@ -105,7 +105,9 @@ class _DefinitionLowering(GivenTablesLowering):
     def changes_here(self, node: ResultChanges) -> Relation:
         """Return the results, each inserted once."""
         below = self.node(node.input)
-        columns = {**below.scan.columns, CHANGE: Constant(1, "bigint")}
+        is_kind = node.mark == CHANGE_KIND
+        mark = Constant("+I", "string") if is_kind else Constant(1, "bigint")
+        columns = {**below.scan.columns, node.mark: mark}
         scan = replace(below.scan, schema=node.schema, columns=columns)
         return replace(below, scan=scan)
 

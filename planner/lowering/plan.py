@@ -181,7 +181,7 @@ class Lowering(WindowsLowering):
                     lambda: self._projection_here(node),
                 )
             case ResultChanges():
-                return Block(lambda: self._no_step(node), lambda: self.changes_here(node))
+                return Block(lambda: self.changes(node), lambda: self.changes_here(node))
             case Expand():
                 return Block(
                     lambda: expand_query(node, exp.Subquery(this=self.query(node.input))),
@@ -258,6 +258,10 @@ class Lowering(WindowsLowering):
         inputs = tuple((name, step) for name, step in self.steps.items() if name in names)
         gather_ctes(query)
         return SqlStep(to_sql(for_spark(query)), inputs)
+
+    def changes(self, node: ResultChanges) -> exp.Query:
+        """Return the changes of results of a stream."""
+        self._no_step(node)
 
     def changes_here(self, node: ResultChanges) -> Relation:
         """Return the changes of results of a stream, for the simulator."""

@@ -13,9 +13,10 @@ from planner.arrow.scan_rows import PROCESSING_TIME, Made
 from planner.catalog import Catalog
 from planner.lowering.given_tables import NO_MOMENT_CALLS, GivenTablesLowering, MomentCalls
 from planner.lowering.relation import Relation, refusals_in_process
-from planner.lowering.stream.select import change_of_kind
+from planner.lowering.stream.select import mark_of_kind
 from planner.lowering.stream.steps import StreamSteps
-from planner.nodes.logical import CHANGE, Node, ResultChanges
+from planner.nodes.logical import Node, ResultChanges
+from planner.nodes.windows import gives_changes
 from planner.sql.build import column
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.rows import (
@@ -63,6 +64,7 @@ def lower_simulated(
         steps.limit,
         steps.order,
         PROCESSING_TIME if moments.reads_clock_of_results else "",
+        has_kinds=not gives_changes(plan),
     )
 
 
@@ -115,7 +117,7 @@ class _SimulatedLowering(GivenTablesLowering):
         """Return the changes of results, from their kinds."""
         below = self.node(node.input)
         scan, kinds = below.scan, (Column(ROW_KIND, "string"),)
-        of_kind = to_arrow_expression(change_of_kind(column(ROW_KIND)), kinds, self.zone)
+        of_kind = to_arrow_expression(mark_of_kind(node.mark, column(ROW_KIND)), kinds, self.zone)
         change = scan.over_files(of_kind)
-        columns = {**scan.columns, CHANGE: change}
+        columns = {**scan.columns, node.mark: change}
         return replace(below, scan=replace(scan, schema=node.schema, columns=columns))

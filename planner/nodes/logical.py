@@ -408,23 +408,37 @@ def repeated(node: Node, place: TextSpan | None) -> WindowRows:
 
 # Change of a row's number of occurrences: 1 if it is inserted, -1 if it is deleted
 CHANGE = "$change"
+# Kind of a change: +I, -U, +U or -D
+CHANGE_KIND = "$change_kind"
 
 
 @dataclass(frozen=True)
 class ChangelogTable(UnaryNode):
     """A table that a stream of changes describes.
 
-    Its input has the rows with their `CHANGE`, as last column. Windows, groups and ranks read that;
-    nothing else can, because the table is never complete.
+    Its input projects the rows with their `CHANGE`, as last column. Windows, groups and ranks read
+    that; nothing else can, because the table is never complete.
+
+    Attributes:
+        kind: Expression of the rows' `CHANGE_KIND`, over the input of that projection.
     """
+
+    kind: exp.Expr
 
 
 @dataclass(frozen=True)
 class ResultChanges(UnaryNode):
-    """The changes of results of a stream that change, with their `CHANGE` as last column.
+    """The changes of results of a stream that change.
 
-    The input is groups or ranks without a window. Only windows, groups and ranks read them.
+    The last column is `CHANGE`, which windows, groups and ranks read, or `CHANGE_KIND`, which
+    TO_CHANGELOG reads. The input is groups or ranks without a window, or windows that are emitted
+    more than once.
     """
+
+    @property
+    def mark(self) -> str:
+        """Name of the last column."""
+        return self.schema[-1].name
 
 
 @dataclass(frozen=True)

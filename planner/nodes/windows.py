@@ -22,6 +22,7 @@ from planner.nodes.logical import (
     Node,
     Project,
     RangeRows,
+    ResultChanges,
     SqlQuery,
     WindowAggregate,
     WindowDeduplicate,
@@ -96,13 +97,23 @@ def groups_all_time(plan: Node) -> bool:
 
 
 def only_inserts(plan: Node) -> bool:
-    """Return whether groups without a window never change: SELECT DISTINCT of rows that stay."""
+    """Return whether results that may change are emitted as rows that stay.
+
+    These are the rows of SELECT DISTINCT without a window, and changes as rows (TO_CHANGELOG).
+    """
     groups = [node for node in _last_aggregates(plan) if not node.window.closes]
-    return bool(groups) and not any(node.plans for node in groups)
+    return gives_changes(plan) or (bool(groups) and not any(node.plans for node in groups))
+
+
+def gives_changes(plan: Node) -> bool:
+    """Return whether a physical plan gives changes of results as rows, and no results."""
+    return any(plan.find_all(ResultChanges)) and not any(_last_aggregates(plan))
 
 
 def _last_aggregates(plan: Node) -> Iterator[GlobalWindowAggregate]:
-    """Yield the aggregates of a physical plan whose results no other one aggregates."""
+    """Yield the aggregates of a physical plan whose results no node aggregates or signs."""
+    if isinstance(plan, ResultChanges):
+        return
     if isinstance(plan, GlobalWindowAggregate):
         yield plan
         return

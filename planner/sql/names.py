@@ -7,7 +7,7 @@ from itertools import count, islice
 
 from sqlglot import exp
 
-from planner.sql.nodes import CHANGELOG, COLUMN_PREFIX, WindowFunctionCall, error_at
+from planner.sql.nodes import CHANGELOGS, COLUMN_PREFIX, WindowFunctionCall, error_at
 from runtime.errors import AnalysisError, ErrorKind, nearest
 from runtime.windows import FUNCTIONS
 
@@ -31,7 +31,7 @@ def hint_at_late_name(error: AnalysisError, query: exp.Query, sql: str) -> Analy
     return error
 
 
-_WINDOW_FUNCTIONS = (*FUNCTIONS, "GAP_FILL", CHANGELOG)
+_WINDOW_FUNCTIONS = (*FUNCTIONS, "GAP_FILL", *CHANGELOGS)
 
 
 def hint_at_window_name(error: AnalysisError, query: exp.Query, sql: str) -> AnalysisError:

@@ -18,6 +18,8 @@ GROUP_WINDOW_COLUMNS = ("w$start", "w$end", "w$rowtime")
 
 # Function that reads the rows of a table as changes of another one
 CHANGELOG = "FROM_CHANGELOG"
+TO_CHANGELOG = "TO_CHANGELOG"
+CHANGELOGS = (CHANGELOG, TO_CHANGELOG)
 
 # In `meta` of a window function: its spellings that Flink rejects
 LENIENCIES = "leniencies"
@@ -125,16 +127,16 @@ class WindowFunctionCall(exp.Expression, exp.UDTF):
 
     Arguments:
         this: Name of the function as an `exp.Var`: TUMBLE, HOP, CUMULATE, SESSION, RANGES,
-            GAP_FILL or FROM_CHANGELOG.
+            GAP_FILL, FROM_CHANGELOG or TO_CHANGELOG.
         data: An `exp.Table` or an `exp.Subquery` without an alias.
-        timecol: An `exp.Identifier`. FROM_CHANGELOG has none.
+        timecol: An `exp.Identifier`. CHANGELOGS have none.
         size, slide, step, gap, offset, emitonlyonupdate: Expressions as written.
         bounds: Table of RANGES, as `data`.
         boundcols: Two `exp.Identifier` in an `exp.Tuple`.
         fill, from, to, keys: Arguments of GAP_FILL: items as an `exp.Tuple`, two times, a query.
-        op, op_mapping, error_handling: Arguments of FROM_CHANGELOG: an `exp.Identifier`, texts in
+        op, op_mapping, error_handling: Arguments of CHANGELOGS: an `exp.Identifier`, texts in
             pairs as an `exp.Tuple`, a text.
-        partition: Columns of PARTITION BY inside SESSION, GAP_FILL and FROM_CHANGELOG, as a list.
+        partition: Columns of PARTITION BY inside SESSION, GAP_FILL and CHANGELOGS, as a list.
         alias: An `exp.TableAlias`, with or without column names.
         names: Three identifiers if the window columns are renamed.
 
@@ -173,7 +175,7 @@ class WindowFunctionCall(exp.Expression, exp.UDTF):
 
     @property
     def kind(self) -> str:
-        """TUMBLE, HOP, CUMULATE, SESSION, RANGES, GAP_FILL or FROM_CHANGELOG."""
+        """TUMBLE, HOP, CUMULATE, SESSION, RANGES, GAP_FILL, FROM_CHANGELOG or TO_CHANGELOG."""
         return str(self.this.name).upper()
 
 

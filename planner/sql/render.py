@@ -17,7 +17,7 @@ from sqlglot.generators.spark import SparkGenerator
 
 from planner.sql.json_functions.spark import flink_call_sql
 from planner.sql.nodes import (
-    CHANGELOG,
+    CHANGELOGS,
     FillClause,
     FillItem,
     FlinkCall,
@@ -227,7 +227,7 @@ class SparkSqlGenerator(SparkGenerator):
                 if isinstance(value, exp.Tuple):
                     text = f"({self.expressions(value, flat=True)})"
                 arguments.append(f"{parameter.upper()} => {text}")
-        if expression.kind == CHANGELOG:
+        if expression.kind in CHANGELOGS:
             arguments = [f"input => {source}", *self._changelog_arguments(expression)]
         sample = self.sql(expression, "sample")
         alias = self.sql(expression, "alias")
@@ -238,7 +238,7 @@ class SparkSqlGenerator(SparkGenerator):
         return f"{call}{sample}{f' AS {alias}' if alias else ''}{pivots}{joins}{laterals}"
 
     def _changelog_arguments(self, expression: WindowFunctionCall) -> Iterator[str]:
-        """Yield the optional arguments of FROM_CHANGELOG."""
+        """Yield the optional arguments of CHANGELOGS."""
         if expression.args.get("op") is not None:
             yield f"op => DESCRIPTOR({self.sql(expression, 'op')})"
         if (mapping := expression.args.get("op_mapping")) is not None:

@@ -124,6 +124,9 @@ class SimulatedQuery:
         order: Sort keys of the rows of a micro-batch, before LIMIT. Empty: any order.
         result_clock: Column of the rows of parts with the processing time of the micro-batch that
             emits them. Empty if no expression over results reads processing time.
+        has_kinds: Whether rows have ROW_KIND if windows are emitted more than once.
+        has_changes: Whether rows are computed from the kinds of changes, which depend on the
+            micro-batches.
     """
 
     rows: PlanNode
@@ -133,6 +136,8 @@ class SimulatedQuery:
     limit: int | None = None
     order: tuple[RankOrder, ...] = ()
     result_clock: str = ""
+    has_kinds: bool = True
+    has_changes: bool = False
 
     @property
     def depends_on_batches(self) -> bool:
@@ -157,6 +162,11 @@ class SimulatedQuery:
         steps = [operator.step for operator in self.operators]
         is_changing = any(step.emission is EmissionMode.AT_ONCE for step in steps)
         return is_changing and any(step.input.window.closes for step in steps)
+
+    @property
+    def depends_on_cuts(self) -> bool:
+        """Whether its rows depend on the rows that arrive in one micro-batch."""
+        return self.closes_over_changes or self.has_changes
 
     @property
     def forgets_keys(self) -> bool:

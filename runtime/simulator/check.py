@@ -159,10 +159,10 @@ class SimulatedStream:
             outcome: Result of the history.
         """
         of = self.query
-        if not (of.depends_on_batches or of.fills_gaps or of.closes_over_changes):
+        if not (of.depends_on_batches or of.fills_gaps or of.depends_on_cuts):
             return expected
         batches = outcome.planned
-        if self.shape.late or of.result_clock or of.closes_over_changes:
+        if self.shape.late or of.result_clock or of.depends_on_cuts:
             # batch has the late rows, too, and its results have another processing time
             calm = tuple(replace(batch, crash=None) for batch in batches)
             return final_rows_of(self.run(StreamHistory(calm)))

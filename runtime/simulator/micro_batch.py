@@ -50,7 +50,8 @@ class RunningQuery:
         self._depends_on_batches = query.depends_on_batches
         self._order = query.order
         self._result_clock = query.result_clock
-        self._rows = carry_kind(query.rows) if options.emits_updates else query.rows
+        has_kinds = options.emits_updates and query.has_kinds
+        self._rows = carry_kind(query.rows) if has_kinds else query.rows
 
         def running(part: SimulatedPart) -> RunningOperator | RunningWholeWindows:
             if isinstance(part, SimulatedOperator):

@@ -30,7 +30,8 @@ _CALL = re.compile(r"(?<!\bas )\b([a-z_]\w*)\s*\(", re.I)
 # Words except aggregates that may precede a parenthesis in queries computed in this process
 _COMPUTED = frozenset(
     """
-    tumble hop cumulate session descriptor table from_changelog read_csv read_json read_parquet
+    tumble hop cumulate session descriptor table from_changelog to_changelog read_csv read_json
+    read_parquet
     tumble_start tumble_end tumble_rowtime hop_start hop_end hop_rowtime
     session_start session_end session_rowtime
     abs coalesce equal_null if ifnull isnotnull isnull mod negative nullif round sqrt nvl nvl2

@@ -17,6 +17,7 @@ from planner.lowering.definition import lower_definition
 from planner.lowering.given_tables import MomentCalls
 from planner.lowering.simulated import lower_simulated
 from planner.lowering.stream.steps import StreamSteps
+from planner.nodes.logical import CHANGE_KIND
 from planner.sql.depth import deep_trees
 from runtime.errors import AnalysisError
 from runtime.names import quote_name
@@ -175,6 +176,9 @@ def simulate_query(plans: Plans, ast: exp.Query, text: str) -> Simulated | Refus
         definition = Refusal("the processing time of results depends on the micro-batches")
     if query.forgets_keys:
         definition = Refusal("'table.exec.state.ttl' lets a stream forget keys")
+    if any(CHANGE_KIND in node.column_names for node in plan.bound.walk()):
+        query = replace(query, has_changes=True)
+        definition = Refusal("TO_CHANGELOG gives the changes of each micro-batch")
     if query.result_clock and (options.emits_updates or query.limit is not None):
         return Refusal(
             "processing time in results that are emitted again or limited depends on the cuts"

@@ -89,6 +89,19 @@ UPDATE_BEFORE   pen   2
 UPDATE_AFTER    pen   3
 DELETE          cup   5"""
 
+_TO_CHANGELOG = """\
+The changes of a table as rows that are only added, so that a stream may write a table that changes
+into files, append-only topics and lakes. op names the column with the code of a change, by default
+op. op_mapping maps the kinds INSERT, UPDATE_BEFORE, UPDATE_AFTER and DELETE to codes, several kinds
+as 'INSERT, UPDATE_AFTER'; other kinds are left out. Without it, the codes are the kinds. In a
+batch, and over rows that stay, every row is an INSERT."""
+_TO_CHANGES = """\
+micro-batch  item  price                      op             item   n
+1            pen   2                          INSERT         pen    1
+1            cup   5     COUNT(*) AS n        INSERT         cup    1
+2            pen   4     GROUP BY item  ───>  UPDATE_BEFORE  pen    1
+                                              UPDATE_AFTER   pen    2"""
+
 WINDOWS: Mapping[str, FunctionHelp] = {
     function.name: function
     for function in (
@@ -113,6 +126,17 @@ WINDOWS: Mapping[str, FunctionHelp] = {
             "  input => (SELECT *, 'c' AS op FROM bids),\n"
             "  op_mapping => MAP['c, r', 'INSERT', 'd', 'DELETE']);",
             _CHANGES,
+        ),
+        FunctionHelp(
+            "TO_CHANGELOG",
+            "TO_CHANGELOG(input => TABLE data [PARTITION BY keys] [, op => DESCRIPTOR(op)] "
+            "[, op_mapping => MAP['kinds', 'code', ...]])",
+            "the changes of a table as rows, with their kind as a column",
+            _TO_CHANGELOG,
+            "SELECT * FROM TO_CHANGELOG(\n"
+            "  input => (SELECT item, COUNT(*) AS n FROM bids GROUP BY item),\n"
+            "  op_mapping => MAP['INSERT, UPDATE_AFTER', 'u', 'DELETE', 'd']);",
+            _TO_CHANGES,
         ),
     )
 }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from planner.sql.nodes import CHANGELOG
+from planner.sql.nodes import CHANGELOG, CHANGELOGS, TO_CHANGELOG
 from runtime.errors import nearest
 from runtime.windows import FUNCTIONS
 from sqlwin.parser.base import depths, is_word
@@ -31,11 +31,12 @@ SIGNATURES = {
 } | {
     "GAP_FILL": Signature(("data", "timecol", "step"), ("fill", "from", "to", "keys")),
     CHANGELOG: Signature(("input",), ("op", "op_mapping", "error_handling")),
+    TO_CHANGELOG: Signature(("input",), ("op", "op_mapping")),
 }
 # Window functions whose data may have PARTITION BY
 PARTITIONED = (
     *(name for name, kind in FUNCTIONS.items() if kind.has_partition),
-    *("GAP_FILL", CHANGELOG),
+    *("GAP_FILL", *CHANGELOGS),
 )
 # Window functions whose windows are rows of a table
 BOUNDED = tuple(name for name, kind in FUNCTIONS.items() if kind.has_bounds)
@@ -57,6 +58,11 @@ def usage(kind: str) -> str:
             "FROM_CHANGELOG(input => TABLE changes [PARTITION BY keys] [, op => DESCRIPTOR(op)] "
             "[, op_mapping => MAP['codes', 'kind', ...]] [, error_handling => 'FAIL' or 'SKIP'])"
         )
+    if kind == TO_CHANGELOG:
+        return (
+            "TO_CHANGELOG(input => TABLE data [PARTITION BY keys] [, op => DESCRIPTOR(op)] "
+            "[, op_mapping => MAP['kinds', 'code', ...]])"
+        )
     optional = "".join(f" [, {name.upper()} => ...]" for name in SIGNATURES[kind].optional)
     return f"{kind}({', '.join(shown_arguments(kind))}{optional})"
 
@@ -65,7 +71,7 @@ def shown_arguments(kind: str) -> tuple[str, ...]:
     """Return the required arguments of a window function as in `usage`."""
     if kind in FUNCTIONS:
         return FUNCTIONS[kind].arguments
-    if kind == CHANGELOG:
+    if kind in CHANGELOGS:
         return ("TABLE input [PARTITION BY keys]",)
     return ("TABLE data [PARTITION BY keys]", "DESCRIPTOR(timecol)", "step")
 

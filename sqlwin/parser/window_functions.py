@@ -8,7 +8,7 @@ from typing import NoReturn
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from planner.sql.nodes import CHANGELOG, LENIENCIES, Leniency, WindowFunctionCall
+from planner.sql.nodes import CHANGELOGS, LENIENCIES, Leniency, WindowFunctionCall
 from planner.sql.render import SparkSql
 from runtime.errors import nearest
 from sqlwin.parser.base import STRINGS, TokenParser, is_word
@@ -88,7 +88,7 @@ class _CallReader:
             parser._match_r_paren()
         if self.sum is not None and isinstance(data := self.arguments["data"], exp.Expr):
             self.arguments["data"] = parser.span(_with_time(data, *self.sum), self.first)
-        if self.kind == CHANGELOG:
+        if self.kind in CHANGELOGS:
             self.arguments["data"] = self.arguments.pop("input")
         node = WindowFunctionCall(this=this, **self.arguments)
         parser.span(node, self.first)
@@ -183,7 +183,7 @@ class _CallReader:
 
     def _shown(self, parameter: str) -> str:
         """Return a parameter as Flink spells it."""
-        return parameter if self.kind == CHANGELOG else parameter.upper()
+        return parameter if self.kind in CHANGELOGS else parameter.upper()
 
     def _parameter(self, token: Token) -> str:
         """Return the parameter that a token before `=>` names."""
@@ -200,7 +200,7 @@ class _CallReader:
         if parameter in self.arguments:
             self.parser.fail(f"argument {shown} of {self.kind} is given twice", token)
         if token.text != shown:
-            case = "lower" if self.kind == CHANGELOG else "upper"
+            case = "lower" if self.kind in CHANGELOGS else "upper"
             self._note(f"argument names must be {case} case", token, token, shown)
         elif parameter == "offset" and token.token_type != TokenType.IDENTIFIER:
             self._note("OFFSET is a reserved word", token, token, "`OFFSET` => ...")
@@ -214,7 +214,7 @@ class _CallReader:
         if parameter == "op":
             return parse_op(self.parser)
         if parameter == "op_mapping":
-            return parse_mapping(self.parser)
+            return parse_mapping(self.parser, self.kind)
         if parameter == "timecol":
             return self._descriptor()
         if parameter == "bounds":

@@ -199,13 +199,18 @@ def test_gap_filling_is_written_as_it_was_and_has_no_equivalent_elsewhere(sql: s
             tree.sql(dialect, unsupported_level=ErrorLevel.RAISE)
 
 
-def test_a_changelog_is_written_as_it_was_and_has_no_equivalent_elsewhere() -> None:
+@pytest.mark.parametrize(
+    ("function", "others"), [("FROM_CHANGELOG", ", error_handling => 'SKIP'"), ("TO_CHANGELOG", "")]
+)
+def test_a_changelog_is_written_as_it_was_and_has_no_equivalent_elsewhere(
+    function: str, others: str
+) -> None:
     sql = (
-        "SELECT k FROM TABLE(FROM_CHANGELOG(input => TABLE t PARTITION BY k, op => DESCRIPTOR(o), "
-        "op_mapping => MAP['c, r', 'INSERT', 'd', 'DELETE'], error_handling => 'SKIP')) AS f"
+        f"SELECT k FROM TABLE({function}(input => TABLE t PARTITION BY k, op => DESCRIPTOR(o), "
+        f"op_mapping => MAP['c, r', 'INSERT', 'd', 'DELETE']{others})) AS f"
     )
     tree = sqlglot.parse_one(sql, dialect=SqlWin)
     assert tree.sql(SqlWin) == sql
     for dialect in ("spark", "duckdb"):
-        with pytest.raises(UnsupportedError, match="FROM_CHANGELOG"):
+        with pytest.raises(UnsupportedError, match=function):
             tree.sql(dialect, unsupported_level=ErrorLevel.RAISE)

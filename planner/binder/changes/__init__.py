@@ -1,1 +1,1 @@
-"""Bind FROM_CHANGELOG: tables that are given by their changes."""
+"""Bind FROM_CHANGELOG and TO_CHANGELOG: tables given by their changes, and changes as rows."""

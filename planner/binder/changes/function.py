@@ -8,6 +8,8 @@ left are the rows of the table. Rows are the same if all their columns are equal
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlglot import exp
 
 from planner.binder.changes.net_rows import net_rows
@@ -35,7 +37,8 @@ from runtime.spec.table import Column
 
 # Change of a row's number of occurrences by Flink's kinds of rows
 KINDS = {"INSERT": 1, "UPDATE_BEFORE": -1, "UPDATE_AFTER": 1, "DELETE": -1}
-_KINDS = ", ".join(KINDS)
+# The same kinds as in results of streams
+SHORT_KINDS = {"INSERT": "+I", "UPDATE_BEFORE": "-U", "UPDATE_AFTER": "+U", "DELETE": "-D"}
 
 
 def bind_changelog(
@@ -64,8 +67,9 @@ def bind_changelog(
     codes = _codes(function, sql)
     schema = _columns(function, source.schema, op, sql)
     is_known = exp.In(this=column(op.name), expressions=[literal(code) for code in codes])
-    change = _change(op.name, codes)
-    if _skips(function, sql):
+    change = _of_codes(op.name, codes, KINDS)
+    skips = _skips(function, sql)
+    if skips:
         source = Filter(source.schema, source, (is_known,))
     else:
         change.set("default", _unknown_code(op.name))
@@ -77,7 +81,10 @@ def bind_changelog(
     )
     if streams_of(source, relations.catalog):
         _refuse_processing_time(function, source, schema, relations)
-        return ChangelogTable(schema, signed, place=place)
+        kind = _of_codes(op.name, codes, SHORT_KINDS)
+        if not skips:
+            kind.set("default", _unknown_code(op.name))
+        return ChangelogTable(schema, signed, kind, place=place)
     return net_rows(signed, place)
 
 
@@ -132,11 +139,7 @@ def _codes(function: WindowFunctionCall, sql: str) -> dict[str, str]:
     codes: dict[str, str] = {}
     texts = mapping.expressions
     for written, kind in zip(texts[::2], texts[1::2], strict=True):
-        if kind.name not in KINDS:
-            close = nearest(kind.name.upper(), KINDS)
-            hint = f"did you mean '{close}'?" if close else None
-            message = f"unknown kind of row '{kind.name}': op_mapping maps codes to {_KINDS}"
-            raise error_at(sql, message, kind, mapping, hint=hint)
+        check_kind(kind.name, "op_mapping maps codes to", sql, kind, mapping)
         for code in (part.strip() for part in written.name.split(",")):
             if code in codes:
                 raise error_at(sql, f"op_mapping maps '{code}' twice", written, mapping)
@@ -151,6 +154,19 @@ def _codes(function: WindowFunctionCall, sql: str) -> dict[str, str]:
             hint="let the source send the row before an update as a row of its own",
         )
     return codes
+
+
+def check_kind(name: str, use: str, sql: str, *places: exp.Expr) -> None:
+    """Refuse an unknown kind of row. `use` says before their names what kinds are for.
+
+    Raises:
+        AnalysisError: The kind is unknown.
+    """
+    if name not in KINDS:
+        close = nearest(name.upper(), KINDS)
+        hint = f"did you mean '{close}'?" if close else None
+        message = f"unknown kind of row '{name}': {use} {', '.join(KINDS)}"
+        raise error_at(sql, message, *places, hint=hint)
 
 
 def _skips(function: WindowFunctionCall, sql: str) -> bool:
@@ -185,16 +201,23 @@ def _columns(function: WindowFunctionCall, schema: Schema, op: Column, sql: str)
     return columns
 
 
-def _change(op: str, codes: dict[str, str]) -> exp.Case:
-    """Return `CASE WHEN op IN (...) THEN 1 WHEN op IN (...) THEN -1 END`, as BIGINT."""
+def _of_codes(op: str, codes: dict[str, str], values: Mapping[str, int | str]) -> exp.Case:
+    """Return `CASE WHEN op IN (...) THEN 1 WHEN op IN (...) THEN -1 END`: the values of kinds."""
     case = exp.Case()
-    for change in (1, -1):
-        some = [literal(code) for code, kind in codes.items() if KINDS[kind] == change]
+    for value in dict.fromkeys(values.values()):
+        some = [literal(code) for code, kind in codes.items() if values[kind] == value]
         if some:
-            number: exp.Expr = literal(1) if change > 0 else exp.Neg(this=literal(1))
             is_one = exp.In(this=column(op), expressions=some)
-            case.append("ifs", exp.If(this=is_one, true=cast_as(number, "bigint")))
+            case.append("ifs", exp.If(this=is_one, true=_value(value)))
     return case
+
+
+def _value(value: int | str) -> exp.Expr:
+    """Return a text, or a number as BIGINT."""
+    if isinstance(value, str):
+        return literal(value)
+    number = literal(abs(value))
+    return cast_as(number if value > 0 else exp.Neg(this=number), "bigint")
 
 
 def _unknown_code(op: str) -> exp.Expr:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in, read_call
 from planner.nodes.logical import (
     CHANGE,
+    CHANGE_KIND,
     COPIES,
     Aggregate,
     ChangelogTable,
@@ -41,6 +43,7 @@ from planner.sql.parts import PLAIN_SELECT, has_other_parts, makes_rows, operand
 from runtime.spec.table import Column
 
 _CHANGE = Column(CHANGE, "bigint", False)
+_KIND = Column(CHANGE_KIND, "string", False)
 # Parts of UNION ALL
 _UNION = frozenset(("this", "expression", "distinct"))
 # The functions without arguments that have one value. Others may have another one for a row when
@@ -72,8 +75,10 @@ def net_rows(changes: Node, place: TextSpan | None) -> NetRows:
     return NetRows(schema, Filter(groups.schema, groups, (remains,)), place=place)
 
 
-def signed_rows(node: Node, *, windows_change: bool = False) -> Node | None:
-    """Return the changes of a node's rows, with `CHANGE` as last column.
+def signed_rows(
+    node: Node, *, windows_change: bool = False, has_kinds: bool = False
+) -> Node | None:
+    """Return the changes of a node's rows, with `CHANGE` or `CHANGE_KIND` as last column.
 
     Expressions and conditions on single rows apply to each change. Groups and ranks without a
     window change with the rows of their stream.
@@ -81,66 +86,75 @@ def signed_rows(node: Node, *, windows_change: bool = False) -> Node | None:
     Args:
         node: Rows.
         windows_change: Whether windows in it are emitted more than once.
+        has_kinds: Whether the last column is `CHANGE_KIND`.
 
     Returns:
         None if the node does not read changes, or does more than that with them.
     """
+    mark = _KIND if has_kinds else _CHANGE
+    signed_below = partial(signed_rows, windows_change=windows_change, has_kinds=has_kinds)
     match node:
         case ChangelogTable():
-            return node.input
+            return _with_kinds(node) if has_kinds else node.input
         case WindowRank() if not node.attached.spec.closes:
-            return ResultChanges((*node.schema, _CHANGE), node)
+            return ResultChanges((*node.schema, mark), node)
         case Aggregate():
             windows = window_properties(node.input)
             if windows is None or (windows.spec.closes and not windows_change):
                 return None
-            return ResultChanges((*node.schema, _CHANGE), node)
+            return ResultChanges((*node.schema, mark), node)
         case Filter() | Project():
-            below = signed_rows(node.input, windows_change=windows_change)
+            below = signed_below(node.input)
             if below is None:
                 return None
-            schema = (*node.schema, _CHANGE)
+            schema = (*node.schema, mark)
             if isinstance(node, Filter):
                 return replace(node, schema=schema, input=below)
-            items = (*node.items, NamedExpr(CHANGE, column(CHANGE)))
+            items = (*node.items, NamedExpr(mark.name, column(mark.name)))
             return replace(node, schema=schema, input=below, items=items)
         case SqlQuery():
-            relations = {
-                name: signed_rows(below, windows_change=windows_change)
-                for name, below in node.relations
-            }
+            relations = {name: signed_below(below) for name, below in node.relations}
             signed = {name: below for name, below in relations.items() if below is not None}
-            select = _signed_query(node.query, signed)
+            select = _signed_query(node.query, signed, mark.name)
             if select is None:
                 return None
             read = tuple((name, signed.get(name, plain)) for name, plain in node.relations)
-            return SqlQuery((*node.schema, _CHANGE), select.query, read)
+            return SqlQuery((*node.schema, mark), select.query, read)
     return None
+
+
+def _with_kinds(table: ChangelogTable) -> Project:
+    """Return the changes that describe a table, with `CHANGE_KIND` as last column."""
+    changes = table.input
+    assert isinstance(changes, Project), "the changes of a table are projected"
+    items = (*changes.items[:-1], NamedExpr(CHANGE_KIND, table.kind))
+    return replace(changes, schema=(*table.schema, _KIND), items=items)
 
 
 @dataclass(frozen=True)
 class _Signed:
-    """A query over changes, and the names of its columns without `CHANGE`."""
+    """A query over changes, and the names of its columns without their mark, the last one."""
 
     query: exp.Query
     names: tuple[str, ...]
 
 
-def _signed_query(query: exp.Query, signed: Mapping[str, Node]) -> _Signed | None:
-    """Return a SELECT over changes, or UNION ALL with one, with their `CHANGE`, else None.
+def _signed_query(query: exp.Query, signed: Mapping[str, Node], mark: str) -> _Signed | None:
+    """Return a SELECT over changes, or UNION ALL with one, with their mark, else None.
 
     Args:
         query: The query.
         signed: Changes by the names of the relations that it reads. It may read others.
+        mark: Their last column: `CHANGE` or `CHANGE_KIND`.
     """
     if not isinstance(query, exp.Union):
-        return _signed_select(query, signed, {})
+        return _signed_select(query, signed, {}, mark)
     if query.args.get("distinct") or query.ctes or not has_only(query, _UNION):
         return None
     sides: list[_Signed] = []
     for side in operands(query):
         is_signed = any(table.name in signed for table in side.find_all(exp.Table))
-        of_side = _signed_select(side, signed, {}) if is_signed else _inserted(side)
+        of_side = _signed_select(side, signed, {}, mark) if is_signed else _inserted(side, mark)
         if of_side is None:
             return None
         sides.append(of_side)
@@ -149,21 +163,22 @@ def _signed_query(query: exp.Query, signed: Mapping[str, Node]) -> _Signed | Non
     return _Signed(union_all([side.query for side in sides]), sides[0].names)
 
 
-def _inserted(side: exp.Expr) -> _Signed | None:
+def _inserted(side: exp.Expr, mark: str) -> _Signed | None:
     """Return rows that stay, each inserted once; None if their columns are not known."""
     query = side.unnest()
     names = [item_name(item) for item in query.selects] if isinstance(query, exp.Select) else []
     if not names or not all(names) or "*" in names:
         return None
-    one = alias(cast_as(literal(1), "bigint"), CHANGE)
+    insertion = literal("+I") if mark == CHANGE_KIND else cast_as(literal(1), "bigint")
+    one = alias(insertion, mark)
     rows = exp.From(this=exp.Subquery(this=query.copy()))
     return _Signed(exp.Select(expressions=[*map(column, names), one], from_=rows), tuple(names))
 
 
 def _signed_select(
-    query: exp.Expr, relations: Mapping[str, Node], ctes: Mapping[str, exp.CTE]
+    query: exp.Expr, relations: Mapping[str, Node], ctes: Mapping[str, exp.CTE], mark: str
 ) -> _Signed | None:
-    """Return a SELECT of expressions and conditions over changes with their `CHANGE`, else None."""
+    """Return a SELECT of expressions and conditions over changes with their mark, else None."""
     query = query.unnest() if isinstance(query, exp.Subquery) else query
     if not isinstance(query, exp.Select) or not has_only(query, PLAIN_SELECT | {"with_"}):
         return None
@@ -174,7 +189,7 @@ def _signed_select(
     if any(map(_is_of_more, parts)):
         return None
     ctes = {**ctes, **{cte.alias.lower(): cte for cte in query.ctes}}
-    source = _signed_source(clause.this, relations, ctes)
+    source = _signed_source(clause.this, relations, ctes, mark)
     if source is None:
         return None
     below, below_names = source
@@ -193,33 +208,33 @@ def _signed_select(
             names.append(item_name(item))
     if "" in names or len({name.lower() for name in names}) < len(names):
         return None
-    select = exp.Select(expressions=[*items, column(CHANGE)], from_=exp.From(this=below))
+    select = exp.Select(expressions=[*items, column(mark)], from_=exp.From(this=below))
     if where is not None:
         select.set("where", where.copy())
     return _Signed(select, tuple(names))
 
 
 def _signed_source(
-    source: exp.Expr, relations: Mapping[str, Node], ctes: Mapping[str, exp.CTE]
+    source: exp.Expr, relations: Mapping[str, Node], ctes: Mapping[str, exp.CTE], mark: str
 ) -> tuple[exp.Expr, tuple[str, ...]] | None:
-    """Return a relation of changes and the names of its columns without `CHANGE`, else None."""
+    """Return a relation of changes and the names of its columns without their mark, else None."""
     if source.alias_column_names:
         return None
     if isinstance(source, exp.Table) and not source.db and source.name in relations:
         columns = relations[source.name].schema
-        return source.copy(), tuple(c.name for c in columns if c.name != CHANGE)
+        return source.copy(), tuple(c.name for c in columns if c.name != mark)
     name, query = source.alias_or_name, None
     if isinstance(source, exp.Table) and not source.db and source.name.lower() in ctes:
         cte = ctes[source.name.lower()]
         if not cte.alias_column_names:
             others = {key: other for key, other in ctes.items() if other is not cte}
-            query = _signed_select(cte.this, relations, others)
+            query = _signed_select(cte.this, relations, others, mark)
     elif isinstance(source, exp.Subquery):
         below = source.unnest()
         if not isinstance(below, exp.Union):
-            query = _signed_select(below, relations, ctes)
+            query = _signed_select(below, relations, ctes, mark)
         elif not ctes:  # one of its sides might read the changes of a CTE
-            query = _signed_query(below, relations)
+            query = _signed_query(below, relations, mark)
     if query is None:
         return None
     shown = exp.TableAlias(this=exp.to_identifier(name, quoted=True)) if name else None

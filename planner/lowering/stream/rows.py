@@ -20,9 +20,9 @@ from planner.lowering.plan import Lowering
 from planner.lowering.spark_sql import expand_query, ranges_query, repeat_rows, select_from
 from planner.lowering.stream.select import (
     EPOCH,
-    change_of_kind,
     guarded_items,
     is_complex,
+    mark_of_kind,
     null_watermark,
     only_if_kept,
     select_carried,
@@ -30,7 +30,6 @@ from planner.lowering.stream.select import (
 )
 from planner.nodes.joins import WindowJoin
 from planner.nodes.logical import (
-    CHANGE,
     Aggregate,
     Expand,
     Filter,
@@ -255,7 +254,7 @@ class OperatorRows:
         return None
 
     def _carry_changes(self, node: ResultChanges) -> exp.Query | None:
-        """Return the changes of an operator's results, with CHANGE instead of ROW_KIND."""
+        """Return the changes of an operator's results, with their mark instead of ROW_KIND."""
         more = self._more
         self._more = (ROW_KIND, *more)
         with self._operators.emitting_changes():
@@ -263,9 +262,9 @@ class OperatorRows:
         self._more = more
         if inner is None:
             return None
-        change = alias(only_if_kept(change_of_kind(column(ROW_KIND))), CHANGE)
-        items = [column(c.name) for c in node.schema if c.name != CHANGE]
-        return select_carried([*items, change], inner, more=more)
+        mark = alias(only_if_kept(mark_of_kind(node.mark, column(ROW_KIND))), node.mark)
+        items = [column(c.name) for c in node.schema[:-1]]
+        return select_carried([*items, mark], inner, more=more)
 
     def _scan(self, query: exp.Query, stream: StreamTable) -> exp.Query:
         """Return the rows of a table with its watermark."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in
+from planner.nodes.logical import CHANGE_KIND
 from planner.sql.build import (
     alias,
     case_when,
@@ -44,8 +45,10 @@ def null_watermark() -> exp.Expr:
     return cast_as(exp.Null(), "bigint")
 
 
-def change_of_kind(kind: exp.Expr) -> exp.Expr:
-    """Return the CHANGE of a row with a kind: 1 if it is inserted, -1 if it is deleted."""
+def mark_of_kind(mark: str, kind: exp.Expr) -> exp.Expr:
+    """Return CHANGE_KIND of a row with a kind, or CHANGE: 1 if it is inserted, -1 if deleted."""
+    if mark == CHANGE_KIND:
+        return kind
     is_inserted = exp.In(this=kind, expressions=[literal("+I"), literal("+U")])
     one, minus_one = (cast_as(literal(number), "bigint") for number in (1, -1))
     return case_when(is_inserted, one, minus_one)

@@ -21,11 +21,13 @@ from planner.lowering.spark_sql import select_from
 from planner.lowering.stream.current_watermark import SparkWatermark, spark_watermark
 from planner.lowering.stream.order import without_limit_of_stream, without_order_of_stream
 from planner.lowering.stream.rows import OPERATOR, OperatorRows, WholeWindows
+from planner.lowering.stream.select import mark_of_kind
 from planner.lowering.stream.whole_windows import WholeWindowsLowering
 from planner.lowering.windows import window_aggregation
 from planner.nodes.aggregate_plans import sums_changes
 from planner.nodes.logical import (
     Node,
+    ResultChanges,
     SqlQuery,
     TableScan,
     WindowRows,
@@ -40,8 +42,8 @@ from planner.nodes.physical import (
     StreamRank,
     StreamVersionJoin,
 )
-from planner.nodes.windows import groups_all_time
-from planner.sql.build import column, identifier, to_sql
+from planner.nodes.windows import gives_changes, groups_all_time
+from planner.sql.build import alias, column, identifier, to_sql
 from planner.sql.nodes import span_of
 from planner.streams.current_watermark import asks_watermark
 from planner.streams.delay import wall_clock_delay_us
@@ -138,7 +140,7 @@ def lower_stream(
             of a table with `late-rows` cannot reach the result.
     """
     windows_change = emits_updates
-    emits_updates = emits_updates or groups_all_time(plan)
+    emits_updates = (emits_updates or groups_all_time(plan)) and not gives_changes(plan)
     named = dict(labels or {})
     order: tuple[RankOrder, ...] = ()
     limit: int | None = None
@@ -350,6 +352,13 @@ class _StreamLowering(WholeWindowsLowering):
                 DROP,
                 local.place,
             )
+
+    def changes(self, node: ResultChanges) -> exp.Query:
+        """Return the changes of an operator's results, with their mark instead of ROW_KIND."""
+        with self.emitting_changes():
+            below = self.query(node.input)
+        mark = alias(mark_of_kind(node.mark, column(ROW_KIND)), node.mark)
+        return select_from(below, *(column(c.name) for c in node.schema[:-1]), mark)
 
     @contextmanager
     def emitting_changes(self) -> Iterator[None]:

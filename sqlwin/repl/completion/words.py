@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runtime.windows import FUNCTIONS
 
-WINDOW_FUNCTIONS = (*FUNCTIONS, "GAP_FILL", "FROM_CHANGELOG")
+WINDOW_FUNCTIONS = (*FUNCTIONS, "GAP_FILL", "FROM_CHANGELOG", "TO_CHANGELOG")
 
 
 def _split(text: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sqlglot import exp
 
-from planner.sql.nodes import CHANGELOG, KeywordCall, MultiUnitInterval, WindowFunctionCall
+from planner.sql.nodes import CHANGELOGS, KeywordCall, MultiUnitInterval, WindowFunctionCall
 from runtime.spec.table import Column
 from sqlwin.server.postgres.reader import TYPE_NAME
 from sqlwin.server.postgres.types import (
@@ -263,7 +263,7 @@ class Types:
                 for name, inner in self._source(data, select):
                     alias = alias or name
                     columns |= inner
-            if item.kind != CHANGELOG:
+            if item.kind not in CHANGELOGS:
                 columns |= dict.fromkeys(_WINDOW_COLUMNS, "timestamp_ntz")
             time = item.args.get("timecol")
             if time is not None and time.name.lower() in columns:
