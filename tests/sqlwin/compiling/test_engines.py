@@ -237,6 +237,23 @@ def test_the_table_is_read_once(name: str, column: str, read: str) -> None:
     assert " ".join(plan).count(read) == 1
 
 
+def test_a_sum_of_decimals_with_more_digits_than_38_is_an_error(there: Engine) -> None:
+    schema = "CREATE TABLE t (ts TIMESTAMP(6), w DECIMAL(38, 2));"
+    times = rows_at(*range(4))["ts"]
+    query = f"SELECT window_end, SUM(w) AS s FROM {HOP} GROUP BY window_start, window_end"
+    text = sqlwin.compile(query, there.name, schema=schema)
+    for units, fails in (([3, 1, None, -2], False), ([6, 6, None, 0], True)):
+        w = pa.array(
+            [None if n is None else Decimal(n * 10**35) for n in units], pa.decimal128(38, 2)
+        )
+        t = {"t": pa.table({"ts": times, "w": w})}
+        if fails:
+            with pytest.raises(Exception, match=r"(?i)digits|large|overflow"):
+                there.run(text, t)
+        else:
+            assert set(there.run(text, t)["s"].to_pylist()) == {Decimal(2 * 10**35)}
+
+
 @pytest.mark.parametrize(
     ("query", "message"),
     [

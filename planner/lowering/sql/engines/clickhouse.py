@@ -21,11 +21,10 @@ from planner.lowering.sql.text import (
     decimal,
     not_null,
 )
-from planner.scalars.decimals import decimal_digits
+from planner.scalars.decimals import MAX_DECIMAL_DIGITS, decimal_digits
 from runtime.spec.aggregates import MergeOp
 
 # A cast to DECIMAL checks its bytes, not its digits
-_SUMMED_DIGITS = 28
 _WIDE_DIGITS = 76
 _SETTINGS = {
     # results without rows are NULL, not 0
@@ -108,13 +107,12 @@ class ClickHouseTarget(Target):
 
     def checked_sum(self, total: exp.Expr, type_: str) -> exp.Expr:
         digits = decimal_digits(type_)
-        # the sum of fewer than 10^10 values has 10 more digits than they have
-        if digits is not None and digits[0] - 10 > _SUMMED_DIGITS:
-            refuse_part(
-                f"the sum of decimals of more than {_SUMMED_DIGITS} digits is not checked on "
-                f"{self.title}",
-                "SUM(",
-            )
+        if digits is not None and digits[0] == MAX_DECIMAL_DIGITS:
+            # a cast lets digits pass that do not fit
+            bound = call("toDecimal256", f"1{'0' * (digits[0] - digits[1])}", digits[1])
+            has_more = call("ifNull", binary(exp.GTE, call("abs", total), bound), 0)
+            message = f"a sum has more than {MAX_DECIMAL_DIGITS} digits"
+            total = binary(exp.Add, total, call("throwIf", has_more, message))
         return super().checked_sum(total, type_)
 
     def series(self, first: exp.Expr, last: exp.Expr, step: exp.Expr) -> exp.Expr:
