@@ -122,6 +122,9 @@ def _unsupported(node: exp.Expr) -> NoReturn:
 
 
 def _quote(node: exp.Expr) -> str:
+    if isinstance(node, FlinkCall):
+        # Spark's SQL for it is long
+        return f"{node.name}({', '.join(map(_quote, node.expressions))})"
     # Long chains lean to the left. Each operator adds at least two characters, so the text of the
     # lowest ones fills the part of a message that is shown.
     spine = [node]

@@ -37,7 +37,7 @@ KNOWN_REASONS = re.compile(
     r"|LISTAGG without windows has no defined order|rules of clocks that an engine may not have yet"
     r"|times on clocks that the engine does not know"
     r"|DataFusion gives one name to expressions"
-    r"|times outside the years of the engine|SUM_DISTINCT is not merged from slices on DataFusion"
+    r"|times outside the years of the engine|SUM\(DISTINCT\) is not merged from slices on DataFusion"
     r"|(?:CUBE|ROLLUP|GROUPING SETS) .*is not supported"
 )
 # Zone and year from which the rules that engines have are older than Python's

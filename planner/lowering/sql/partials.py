@@ -265,7 +265,12 @@ def merges_of(
             ]
             if sums[0] is not None and sums[1] is not None:
                 return [MergedColumn(accumulator.output.name, sums[0], sums[1])]
-    refuse_part(f"{accumulator.name} is not merged from slices on {target.title}")
+    function, _, _ = accumulator.name.partition("_DISTINCT")
+    words = f"{function}(DISTINCT" if accumulator.name.endswith("_DISTINCT") else ""
+    refuse_part(
+        f"{f'{words})' if words else accumulator.name} is not merged from slices on {target.title}",
+        words,
+    )
 
 
 def _merged_moments(

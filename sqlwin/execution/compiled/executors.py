@@ -164,7 +164,10 @@ def refusal_error(subject: str, refused: Refused, text: str, hint: str = "") -> 
     if isinstance(refused, NotPortable):
         if (place := refused.place) is not None:
             position = Position.at(text, place.start, place.end - place.start + 1)
-        position = locate(refused.part, text) or position
+        call = refused.part.partition("(")
+        # arguments may be respelled
+        whole = locate("".join(call[:2]), text) if call[0] and call[1] else None
+        position = locate(refused.part, text) or whole or position
         hint = refused.hint or hint
     return AnalysisError(
         f"{subject}: {refused.refusal}", position=position, sql=text, hint=hint or None

@@ -92,7 +92,7 @@ STREAM = "streams are not supported over Spark Connect"
 # Files of queries/ that are not portable
 REFUSED = {
     "aggregates-approximate": f"{NO_FORM}late is ARRAY<INT>, which is not compiled",
-    "aggregates-distinct": f"{NO_FORM}SUM_DISTINCT is not merged from slices on Spark",
+    "aggregates-distinct": f"{NO_FORM}SUM(DISTINCT) is not merged from slices on Spark",
     "aggregates-one_phase": f"{NO_FORM}COLLECT_SET cannot be merged from partials",
     "connectors-datagen": f"{NO_FORM}INTERVAL '1' SECOND is not supported",
     "connectors-delta": "table `departures` cannot be read: its files are on the host of the "
