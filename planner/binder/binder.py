@@ -33,7 +33,7 @@ from planner.binder.group_windows import rewrite_group_windows
 from planner.binder.joins.as_of_join import rewrite_as_of_joins
 from planner.binder.joins.interval_join import bind_interval_join
 from planner.binder.joins.semi_join import bind_semi_join
-from planner.binder.joins.temporal_join import bind_temporal_joins
+from planner.binder.joins.temporal_join import bind_temporal_joins, is_looked_up
 from planner.binder.joins.version_join import bind_version_join
 from planner.binder.joins.window_join import bind_join
 from planner.binder.laterals import join_laterals
@@ -474,7 +474,7 @@ class _Binder(Relations):
             return
         name = name_parts(table)
         query = self._view(name)
-        if query is None or self._is_looked_up(table):
+        if query is None or is_looked_up(table, self.catalog):
             self._show_to_spark(table, name_with_options(table, name, self.catalog, self.sql))
             return
         self._refuse_options(table, name)
@@ -483,14 +483,6 @@ class _Binder(Relations):
             lifted = self.lift(query, {})
         alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name))
         replace_relation(table, exp.Subquery(this=lifted, alias=alias))
-
-    def _is_looked_up(self, table: exp.Table) -> bool:
-        """Return whether a table that is updated by key is joined: then its rows are looked up."""
-        select = table.parent_select
-        if select is None or not select.args.get("joins"):
-            return False
-        versioned = self.catalog.versions(name_parts(table))
-        return versioned is not None and versioned.has_changes
 
     def _refuse_options(self, table: exp.Table, name: tuple[str, ...]) -> None:
         is_of_changes = self.catalog.connector(name) is not None

@@ -48,6 +48,7 @@ from sqlwin.catalog.entries import (
     entry_kind,
     entry_name,
     normalise_name,
+    versions_of,
 )
 from sqlwin.catalog.expressions import Expressions
 from sqlwin.catalog.files import (
@@ -248,8 +249,7 @@ class SessionCatalog:
             messages = self._changed.add_messages(messages_of(entry), self._view_of(name))
             return rows_of(entry, tuple(messages.spec.name.split(".")))
         if isinstance(entry, TableSpec) and self._reads_changes(entry):
-            changes = self.changes(name, is_bounded=False)
-            return latest_rows_of(entry, changes)
+            return latest_rows_of(entry, self.changes(name, is_bounded=False))
         if not isinstance(entry, View):
             return None
         query = entry.query.copy()
@@ -363,19 +363,7 @@ class SessionCatalog:
     def versions(self, name: Name) -> VersionedTable | None:
         """Return the declaration of a versioned session table. See `planner.catalog.Catalog`."""
         table = self._table(name)
-        if table is None:
-            return None
-        time = None if table.watermark is None else table.watermark.column
-        # a message without a value has the columns of the key and the metadata
-        present = {c.name.lower() for c in table.columns if c.metadata is not None}
-        present.update(map(str.lower, table.primary_key))
-        return VersionedTable(
-            table.primary_key,
-            time,
-            table.proctime_columns,
-            open_table(table).changes(is_bounded=True) is not None,
-            time is not None and time.lower() in present,
-        )
+        return None if table is None else versions_of(table)
 
     def changes(self, name: Name, *, is_bounded: bool) -> Name:
         """Register the changes of a session table's rows. See `planner.catalog.Catalog`."""

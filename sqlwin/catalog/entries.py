@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sqlglot import exp
 
-from planner.catalog import Schema
+from planner.catalog import Schema, VersionedTable
 from planner.sql.nodes import path_of_files
 from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError
@@ -197,6 +197,21 @@ def type_ddl(type_: DataType) -> str:
     if isinstance(type_, MapType):
         return f"map<{type_ddl(type_.keyType)}, {type_ddl(type_.valueType)}>"
     return type_.simpleString()
+
+
+def versions_of(table: TableSpec) -> VersionedTable:
+    """Return what a temporal join needs to know of a table."""
+    time = None if table.watermark is None else table.watermark.column
+    # a message without a value has the columns of the key and the metadata
+    present = {c.name.lower() for c in table.columns if c.metadata is not None}
+    present.update(map(str.lower, table.primary_key))
+    return VersionedTable(
+        table.primary_key,
+        time,
+        table.proctime_columns,
+        open_table(table).changes(is_bounded=True) is not None,
+        time is not None and time.lower() in present,
+    )
 
 
 def columns_of(schema: StructType) -> Schema:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.explain.build import operator_ids, query_document
-from planner.explain.document import QueryDocument, mask_document
+from planner.explain.document import Document, QueryDocument, mask_document, to_json
 from planner.nodes.logical import Sink
 from planner.nodes.windows import groups_all_time, only_inserts
 from planner.plan import Plan
@@ -28,6 +28,7 @@ from sqlwin.execution.in_process import with_place
 from sqlwin.execution.inserts import target_of
 from sqlwin.execution.planning import Plans
 from sqlwin.parser.base import depths, is_word
+from sqlwin.result import ExplainResult
 from sqlwin.statements.nodes import (
     CreateTable,
     Explain,
@@ -52,6 +53,8 @@ def can_explain(statement: Statement) -> bool:
     return isinstance(statement, Query | Insert | StatementSet)
 
 
+# Details that Spark's own EXPLAIN accepts
+_SPARK_DETAILS = frozenset({"EXTENDED", "CODEGEN", "COST", "FORMATTED"})
 # First words of Spark statements that prepare later ones without touching rows
 _PREPARING = tuple(
     "ADD ALTER COMMENT CREATE DECLARE DESC DESCRIBE DROP REFRESH RESET SET SHOW USE".split()
@@ -101,6 +104,33 @@ class Explanations:
     def __init__(self, plans: Plans) -> None:
         self.take_interrupt: Callable[[], bool] = lambda: False
         self._plans = plans
+
+    def result(self, statement: Explain) -> ExplainResult:
+        """Return the plans of EXPLAIN, and what its details add.
+
+        Raises:
+            SqlwinError: The explained statement is invalid, or fails with ANALYZE.
+        """
+        from sqlwin.execution.explain_formats import render
+        from sqlwin.execution.spark_statements.statements import spark_plan
+
+        analyzes = "ANALYZE" in statement.details
+        document = Document(tuple(self.documents(statement.statement, analyzes)))
+        text = document.text
+        notes = []
+        for detail in statement.details:
+            if detail in _SPARK_DETAILS and isinstance(statement.statement, Query):
+                rows = self._plans.rows(statement.statement.ast, statement.statement.text)
+                with self._plans.errors_of(statement.text):
+                    plan = self._plans.config.mask.text(spark_plan(rows, detail))
+                text += f"\n== Spark's Plan, {detail} ==\n{plan}"
+            elif detail == "CHANGELOG_MODE":
+                text += "\n== Changelog Mode ==\nin batch every operator only inserts: [I]\n"
+            elif detail == "JSON_EXECUTION_PLAN":
+                text += f"\n== Physical Execution Plan ==\n{render(document, 'json')}"
+            elif detail != "ANALYZE":
+                notes.append(f"EXPLAIN {detail} adds nothing to the plan of a batch query")
+        return ExplainResult(statement.text, text, to_json(document), statement_notes=tuple(notes))
 
     def documents(self, statement: Statement, analyze: bool = False) -> list[QueryDocument]:
         """Return the documents of a query, a CREATE TABLE AS, or the INSERTs of a statement set.

@@ -39,11 +39,7 @@ from sqlwin.config.config import Config
 from sqlwin.execution.guard import ALLOWS_ALL, Guard
 from sqlwin.execution.inserts import fit_rows, insert_target
 from sqlwin.execution.planning import LoweredBatch, Plans
-from sqlwin.execution.spark_statements.statements import (
-    SparkStatements,
-    rows_of_spark,
-    spark_plan,
-)
+from sqlwin.execution.spark_statements.statements import SparkStatements, rows_of_spark
 from sqlwin.result import (
     ExplainResult,
     InsertResult,
@@ -86,8 +82,6 @@ _WITHOUT_SPARK = (
     nodes.ShowStreams,
     nodes.Describe,
 )
-# Details that Spark's own EXPLAIN accepts
-_SPARK_DETAILS = frozenset({"EXTENDED", "CODEGEN", "COST", "FORMATTED"})
 
 
 class Runner:
@@ -346,26 +340,7 @@ class Runner:
 
             text = explain_row(self.stored_rows, statement)
             return ExplainResult(statement.text, self.config.mask.text(text))
-        from planner.explain.document import Document, to_json
-        from sqlwin.execution.explain_formats import render
-
-        analyzes = "ANALYZE" in statement.details
-        document = Document(tuple(self.explanations.documents(statement.statement, analyzes)))
-        text = document.text
-        notes = []
-        for detail in statement.details:
-            if detail in _SPARK_DETAILS and isinstance(statement.statement, nodes.Query):
-                rows = self.plans.rows(statement.statement.ast, statement.statement.text)
-                with self.plans.errors_of(statement.text):
-                    plan = self.config.mask.text(spark_plan(rows, detail))
-                text += f"\n== Spark's Plan, {detail} ==\n{plan}"
-            elif detail == "CHANGELOG_MODE":
-                text += "\n== Changelog Mode ==\nin batch every operator only inserts: [I]\n"
-            elif detail == "JSON_EXECUTION_PLAN":
-                text += f"\n== Physical Execution Plan ==\n{render(document, 'json')}"
-            elif detail != "ANALYZE":
-                notes.append(f"EXPLAIN {detail} adds nothing to the plan of a batch query")
-        return ExplainResult(statement.text, text, to_json(document), statement_notes=tuple(notes))
+        return self.explanations.result(statement)
 
     @property
     def stored_rows(self) -> StoredRows:

@@ -36,6 +36,15 @@ _TYPES = frozenset({"", "INNER", "LEFT"})
 NodeOf = Callable[[exp.Expr], Node]
 
 
+def is_looked_up(table: exp.Table, catalog: Catalog) -> bool:
+    """Return whether a table that is updated by key is joined: then its rows are looked up."""
+    select = table.parent_select
+    if select is None or not select.args.get("joins"):
+        return False
+    versioned = catalog.versions(name_parts(table))
+    return versioned is not None and versioned.has_changes
+
+
 def bind_temporal_joins(select: exp.Select, catalog: Catalog, sql: str, node_of: NodeOf) -> bool:
     """Replace, in place, the tables that a SELECT reads as of the time of a row.
 
