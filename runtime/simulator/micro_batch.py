@@ -11,6 +11,7 @@ import pyarrow as pa
 from runtime.engines.local.rows import computed_batches, schema_of
 from runtime.plan.rows import GivenRows, OrderedRows
 from runtime.plan.simulated import SimulatedOperator, SimulatedPart, SimulatedQuery
+from runtime.plan.streams import EmissionMode
 from runtime.simulator.carried import carry_kind
 from runtime.simulator.flows import Flow, Mark, TaskFlow, flow_of, map_rows, rows_of_tasks
 from runtime.simulator.histories import Arrival, Batch
@@ -53,11 +54,13 @@ class RunningQuery:
         has_kinds = options.emits_updates and query.has_kinds
         self._rows = carry_kind(query.rows) if has_kinds else query.rows
 
+        changing = _changing_parts(query.parts)
+
         def running(part: SimulatedPart) -> RunningOperator | RunningWholeWindows:
             if isinstance(part, SimulatedOperator):
                 return RunningOperator(part, options, batch_rows)
             return RunningWholeWindows(
-                part, options.partitions, emits_updates=options.emits_updates
+                part, options.partitions, emits_updates=part.name in changing
             )
 
         self._parts = [running(part) for part in query.parts]
@@ -129,3 +132,17 @@ class RunningQuery:
             for arrival, watermark_us in zip(own, table.watermarks_of(rows), strict=True)
         ]
         return TaskFlow([rows.slice(start, self._batch_rows) for start in starts], marks)
+
+
+def _changing_parts(parts: Sequence[SimulatedPart]) -> set[str]:
+    """Return the names of the parts whose rows have a row kind."""
+    changing: set[str] = set()
+    for part in parts:
+        if isinstance(part, SimulatedOperator):
+            changes = part.step.emission is not EmissionMode.ONCE
+        else:
+            given = (node for node in part.rows.walk() if isinstance(node, GivenRows))
+            changes = any(node.name in changing for node in given)
+        if changes:
+            changing.add(part.name)
+    return changing

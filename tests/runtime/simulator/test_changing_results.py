@@ -218,6 +218,15 @@ SETTINGS = {
 }
 
 
+def test_groups_count_the_first_windows_of_each_time():
+    of = stream(
+        "SELECT k, COUNT(*) AS n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_end "
+        f"ORDER BY n DESC, k) AS rn FROM ({_TUMBLE})) WHERE rn = 1 GROUP BY k",
+        rows_in_time(0),
+    )
+    assert disagreement(of, of.history(0), of.batch_rows(of.order), 0) is None
+
+
 @pytest.mark.variants(2)
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("seed", range(2))
