@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 import sqlwin
 from runtime.connectors.filesystem.splits import FileSplits
 from runtime.connectors.registry import open_table
-from runtime.errors import CatalogError, ExecutionError
+from runtime.errors import CatalogError, ExecutionError, SetupError
 from runtime.refusal import Refused
-from runtime.spec.table import TableColumn, TableSpec, Watermark
+from runtime.spec.scan import ScanSource
+from runtime.spec.table import Column, TableColumn, TableSpec, Watermark
 from tests.runtime.connectors.tables import table
+from tests.unstarted import unstarted_spark
 
 COLUMNS = "id BIGINT; ts TIMESTAMP_NTZ; v STRING"
 FILES = table("filesystem", COLUMNS, path="/files", format="parquet")
@@ -114,6 +117,19 @@ def test_tasks_read_only_files_first() -> None:
     parts = open_table(hybrid(rows)).both  # type: ignore[attr-defined]
     with pytest.raises(Refused, match="history is no table of files"):
         parts.scans(None, parts.columns)
+
+
+def test_tasks_read_no_partitioned_files() -> None:
+    source = ScanSource("/files", (), (), partition_columns=(Column("day", "date"),))
+    first = SimpleNamespace(spec=FILES, scan=lambda *_: source)
+    parts = replace(open_table(hybrid()).both, first=first)  # type: ignore[attr-defined]
+    with pytest.raises(Refused, match="the files of t are partitioned"):
+        parts.scans(None, parts.columns)
+
+
+def test_files_that_continue_a_table_need_a_checkpoint_on_a_disk() -> None:
+    with pytest.raises(SetupError, match="continues with files only if they are on a disk"):
+        FileSplits(unstarted_spark(), FILES).offsets("hdfs://host/checkpoint")
 
 
 def test_right_declarations() -> None:
