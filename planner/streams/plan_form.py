@@ -21,6 +21,7 @@ from planner.nodes.physical import (
     LocalWindowAggregate,
     SharedExchange,
     SharedSlices,
+    StreamRank,
 )
 from planner.sql.build import to_sql
 from planner.streams.tables import streams_of
@@ -202,7 +203,11 @@ def _base(node: Node) -> _JSON:
                 state = _state_of(local)
                 window = {"function": state.window.function, **asdict(state.window)}
                 windows = {**asdict(state), "window": window}
-                return {"windows": windows, "keys": [_to_json(key) for key in node.window_keys]}
+                keys = [_to_json(key) for key in node.window_keys]
+                form = {"windows": windows, "keys": keys}
+                if isinstance(node, StreamRank) and local.first is None:
+                    form["first"] = _to_json(node.first)  # otherwise the origin of the rows has it
+                return form
     field_names = [f.name for f in fields(node) if f.name not in _LEFT_OUT]
     entries = {name: _to_json(getattr(node, name)) for name in field_names}
     below = [form_of(child) for child in node.inputs]

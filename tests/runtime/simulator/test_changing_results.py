@@ -12,13 +12,15 @@ import pytest
 
 from runtime.compute.kernels import session as of_partials
 from runtime.errors import ExecutionError
+from runtime.refusal import Refusal
 from runtime.simulator.check import disagreement
 from runtime.simulator.compare import difference, rows_of
 from runtime.spec.stream import FINAL_US
 from runtime.streaming.operators import changed_sessions, row_changes
 from runtime.streaming.operators.ranks import RankOperator
 from runtime.streaming.watermarks import FIRE_LAG_US
-from tests.runtime.simulator.queries import START, stream
+from sqlwin.testing.simulated import resume, stream_over
+from tests.runtime.simulator.queries import START, rows_table, simulated, stream
 from tests.runtime.simulator.queries import WINDOWS as OF_TABLE
 from tests.runtime.simulator.test_all_time import difference_after_a_micro_batch, rows
 from tests.runtime.simulator.test_first_rows import rows_in_time
@@ -138,6 +140,16 @@ def test_ranks_of_results_that_change_are_those_of_batch_after_each_micro_batch(
     history = of.history(seed)
     assert difference_after_a_micro_batch(of, history) is None
     assert disagreement(of, history, of.batch_rows(of.order), seed) is None
+
+
+@pytest.mark.parametrize("other", ["ORDER BY n DESC) <= 3", "ORDER BY n) <= 2"])
+def test_a_stream_resumes_only_with_the_same_ranks_of_totals(other):
+    sql = f"SELECT k, v, n FROM ({_TOTALS}) QUALIFY ROW_NUMBER() OVER (PARTITION BY k {{}}"
+    before, after = (simulated(sql.format(part)) for part in ("ORDER BY n DESC) <= 2", other))
+    given = {"t": rows_table(rows(1, 4))}
+    changed = resume(before, after, stream_over(before, given), given)
+    assert isinstance(changed, Refusal)
+    assert "its plan has changed" in changed.reason
 
 
 def _remaining_only(operator, tables, *merge):
