@@ -115,7 +115,7 @@ def signed_rows(
         case SqlQuery():
             relations = {name: signed_below(below) for name, below in node.relations}
             signed = {name: below for name, below in relations.items() if below is not None}
-            select = _signed_query(node.query, signed, mark.name)
+            select = _signed_query(node.query, signed, {}, mark.name)
             if select is None:
                 return None
             read = tuple((name, signed.get(name, plain)) for name, plain in node.relations)
@@ -139,28 +139,35 @@ class _Signed:
     names: tuple[str, ...]
 
 
-def _signed_query(query: exp.Query, signed: Mapping[str, Node], mark: str) -> _Signed | None:
+def _signed_query(
+    query: exp.Expr, signed: Mapping[str, Node], ctes: Mapping[str, exp.CTE], mark: str
+) -> _Signed | None:
     """Return a SELECT over changes, or UNION ALL with one, with their mark, else None.
 
     Args:
         query: The query.
         signed: Changes by the names of the relations that it reads. It may read others.
+        ctes: CTEs that it may read, by lower-case name.
         mark: Their last column: `CHANGE` or `CHANGE_KIND`.
     """
+    query = query.unnest() if isinstance(query, exp.Subquery) else query
     if not isinstance(query, exp.Union):
-        return _signed_select(query, signed, {}, mark)
+        return _signed_select(query, signed, ctes, mark)
     if query.args.get("distinct") or query.ctes or not has_only(query, _UNION):
         return None
     sides: list[_Signed] = []
     for side in operands(query):
-        is_signed = any(table.name in signed for table in side.find_all(exp.Table))
-        of_side = _signed_select(side, signed, {}, mark) if is_signed else _inserted(side, mark)
+        names = [table.name for table in side.find_all(exp.Table)]
+        is_signed = any(name in signed or name.lower() in ctes for name in names)
+        of_side = _signed_select(side, signed, ctes, mark) if is_signed else _inserted(side, mark)
         if of_side is None:
             return None
         sides.append(of_side)
-    if not signed:
-        return None
-    return _Signed(union_all([side.query for side in sides]), sides[0].names)
+    union = union_all([side.query for side in sides])
+    read = [table.name for table in union.find_all(exp.Table) if table.name in signed]
+    if not read or len(set(read)) < len(read):
+        return None  # an operator cannot emit its changes twice
+    return _Signed(union, sides[0].names)
 
 
 def _inserted(side: exp.Expr, mark: str) -> _Signed | None:
@@ -228,13 +235,9 @@ def _signed_source(
         cte = ctes[source.name.lower()]
         if not cte.alias_column_names:
             others = {key: other for key, other in ctes.items() if other is not cte}
-            query = _signed_select(cte.this, relations, others, mark)
+            query = _signed_query(cte.this, relations, others, mark)
     elif isinstance(source, exp.Subquery):
-        below = source.unnest()
-        if not isinstance(below, exp.Union):
-            query = _signed_select(below, relations, ctes, mark)
-        elif not ctes:  # one of its sides might read the changes of a CTE
-            query = _signed_query(below, relations, mark)
+        query = _signed_query(source, relations, ctes, mark)
     if query is None:
         return None
     shown = exp.TableAlias(this=exp.to_identifier(name, quoted=True)) if name else None

@@ -92,6 +92,9 @@ RANKS = {
         _TOP.format("k, n", "ROW_NUMBER", _BY, "n DESC", _TOTALS, "rn <= 2"),
         "rn <= 2",
     ),
+    "a union of a CTE": f"WITH c AS ({_COUNTED}) SELECT k, x, rn FROM (SELECT *, ROW_NUMBER() OVER "
+    "(PARTITION BY k ORDER BY x DESC) AS rn FROM (SELECT k, n AS x FROM c UNION ALL "
+    "SELECT k, v FROM t WHERE v > 1)) WHERE rn <= 2",
     "a union": _TOP.format(
         "k, x, rn",
         "ROW_NUMBER",
