@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from planner.aggregates.functions import texts_of
 from planner.binder.changes.net_rows import net_rows, signed_rows
 from planner.binder.relations import Relations, Scope
 from planner.binder.window_block import (
@@ -27,15 +28,26 @@ from planner.nodes.logical import (
     in_windows,
     with_column,
 )
-from planner.sql.build import cast_as, column, is_whole_star, literal, select_all_from
+from planner.sql.build import (
+    cast_as,
+    column,
+    function_call,
+    is_timestamp,
+    is_whole_star,
+    literal,
+    select_all_from,
+)
 from planner.sql.nodes import TextSpan, span_of
 from planner.sql.parts import lone_source, name_parts
 from planner.streams.refusals import BATCH, StreamRefusal
 from planner.streams.tables import stream_named, streams_of
+from planner.streams.time_columns import is_event_time
 from runtime.spec.table import Column
 from runtime.windows.all_time import AllTime
 
 _TIME = Column("$all", "timestamp_ntz", False)
+# Time of a row, which orders its values
+_ORDER = "$order"
 _COLUMNS = WindowColumns("$all_start", "$all_end", "$all_time")
 # Clauses that a SELECT DISTINCT must not have to be rewritten as a grouping
 _NOT_DISTINCT = ("group", "having", "qualify", "windows", "order", "limit", "offset")
@@ -68,15 +80,16 @@ def bind_grouping_of_stream(select: exp.Select, relations: Relations, scope: Sco
         return None
     place = span_of(grouping.args.get("group") or select)
     changes = signed_rows(node, windows_change=relations.windows_change(node))
+    order = _TIME.name
+    if changes is None and any(_is_joined(c.name) for c in grouping.find_all(exp.Anonymous)):
+        node, order = _with_order(node, relations)
     windowed: Node = in_all_time(changes or node, place)
     if changes is not None:
         windowed = net_rows(windowed, place)
-    bound = bind_block(
-        grouping, windowed, source.alias_or_name or None, _TIME.name, relations, scope
-    )
+    bound = bind_block(grouping, windowed, source.alias_or_name or None, order, relations, scope)
     for aggregate in bound.find_all(Aggregate):
         if aggregate.input is windowed or windowed in aggregate.input.inputs:
-            _refuse_order(aggregate, relations.sql)
+            _refuse_order(aggregate, order, relations.sql)
     return bound
 
 
@@ -136,12 +149,37 @@ def _grouped(select: exp.Select, items: Sequence[exp.Expr]) -> exp.Select | None
     return grouped
 
 
-def _refuse_order(aggregate: Aggregate, sql: str) -> None:
-    """Refuse aggregates that pick or join values by time, which rows of all time lack."""
+def _with_order(rows: Node, relations: Relations) -> tuple[Node, str]:
+    """Return rows with a column that orders them: their event time, or 1970 if it is NULL.
+
+    Without an event time, they are unchanged, and have no order.
+    """
+    for col in rows.schema:
+        if is_timestamp(col.type) and is_event_time(rows, col.name, relations.catalog):
+            epoch = cast_as(literal("1970-01-01 00:00:00"), col.type)
+            time = function_call("COALESCE", column(col.name), epoch)
+            return with_column(rows, Column(_ORDER, col.type, False), time), _ORDER
+    return rows, _TIME.name
+
+
+def _is_joined(function: str) -> bool:
+    """Return whether a function joins texts in order of time, as LISTAGG does."""
+    texts = texts_of(function)
+    return texts is not None and texts.is_joined
+
+
+def _refuse_order(aggregate: Aggregate, order: str, sql: str) -> None:
+    """Refuse aggregates by time, except for texts of rows with an `order`."""
     for call in aggregate.calls:
-        if call.order is not None:
-            raise StreamRefusal(
-                f"without a window, {call.text} on a stream depends on the order of the rows",
-                f"use MIN_BY(value, time) or MAX_BY(value, time); {BATCH}",
-                span_of(call.expr),
-            ).place_in(sql)
+        if call.order is None or (_is_joined(call.function) and order == _ORDER):
+            continue
+        reason = "depends on the order of the rows"
+        hint = "use MIN_BY(value, time) or MAX_BY(value, time)"
+        if _is_joined(call.function):
+            reason = "needs rows that stay, with the time of the watermark"
+            hint = "select the column of the watermark below GROUP BY, or group by a window"
+        raise StreamRefusal(
+            f"without a window, {call.text} on a stream {reason}",
+            f"{hint}; {BATCH}",
+            span_of(call.expr),
+        ).place_in(sql)

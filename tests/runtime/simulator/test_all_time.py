@@ -74,6 +74,34 @@ def test_after_each_micro_batch_the_sink_has_the_rows_of_batch(name, seed):
     assert disagreement(of, history, of.batch_rows(of.order), seed) is None
 
 
+@pytest.mark.variants(1)
+@pytest.mark.parametrize("seed", range(3))
+def test_texts_of_a_group_are_in_order_of_time(seed):
+    given = [*rows(seed), (None, "c", 1, 0.5)]
+    of = stream(
+        "SELECT g, LISTAGG(k, '-') AS l, STRING_AGG(DISTINCT k) FILTER (WHERE v > 0) AS d "
+        "FROM (SELECT v % 2 AS g, k, v, ts AS at FROM t) GROUP BY g",
+        given,
+    )
+    outcome = of.run(of.history(seed))
+    read, emitted = [], []
+    for planned, output in zip(outcome.planned, outcome.batches, strict=True):
+        read += [given[arrival.row] for arrival in planned.rows]
+        emitted.append(output.rows)
+        texts = defaultdict(list)
+        # a row without a time comes first
+        ordered = sorted(read, key=lambda row: (-1 if row[0] is None else row[0], row[1] or ""))
+        for _, k, v, _ in ordered:
+            texts[None if v is None else v % 2].append((k, v))
+        expected = []
+        for g, pairs in texts.items():
+            every = [k for k, _ in pairs if k is not None]
+            some = dict.fromkeys(k for k, v in pairs if k is not None and v)
+            joined = "-".join(every) if every else None
+            expected.append({"g": g, "l": joined, "d": "".join(some) if some else None})
+        assert difference(expected, final_rows(rows_of(emitted))) is None
+
+
 def test_groups_of_batch_are_those_of_the_definition():
     of = stream(QUERIES["groups"], rows(5))
     assert difference(of.defined(of.order).rows, of.batch_rows(of.order)) is None
