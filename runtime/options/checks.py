@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from runtime.errors import CatalogError, ErrorKind, nearest
 from runtime.spec.table import IDLE_ADVANCE, LATE_ROWS, OPTIONS_OF_STREAMS, TableSpec
@@ -101,6 +102,15 @@ def pattern(value: str) -> str | None:
         re.compile(value)
     except re.error as error:
         return f"a regular expression ({error})"
+    return None
+
+
+def timestamp(value: str) -> str | None:
+    """Check for a time such as `2026-05-01 12:00:00`."""
+    try:
+        datetime.fromisoformat(value.strip())
+    except ValueError:
+        return "a time such as '2026-05-01 12:00:00'"
     return None
 
 

@@ -17,6 +17,7 @@ from runtime.options.checks import (
     pattern,
     size,
     switch,
+    timestamp,
     without_effect,
 )
 from runtime.options.formats import CHANGES, CHANGES_IN_FILES, FORMATS, MESSAGE_FORMATS
@@ -89,7 +90,8 @@ DELTA: Options = {
     "scan.changes": switch("whether a stream reads the changes of later versions, also deletions"),
     "starting-version": Option("first version of a stream with 'scan.changes'", integer(0)),
     "starting-timestamp": Option(
-        "timestamp; a stream with 'scan.changes' begins with the version that was current then"
+        "timestamp; a stream with 'scan.changes' begins with the version that was current then",
+        timestamp,
     ),
     "sink.parallelism": Option("number of writing tasks", integer(1)),
 }

@@ -65,6 +65,10 @@ def test_these_are_right(spec):
             spec_of("delta", path="p", starting_version="1"),
             "option 'starting-version' requires 'scan.changes' = 'true'",
         ),
+        (
+            spec_of("delta", path="p", starting_timestamp="yesterday"),
+            "invalid value 'yesterday' for option 'starting-timestamp'",
+        ),
         (spec_of("delta", path="p", versoin="1"), "unknown option 'versoin'"),
         (spec_of("iceberg"), "option 'path' is missing, and no catalog is set"),
         (spec_of("iceberg", path="p", uri="x"), "option 'path' is missing, and no catalog is set"),
