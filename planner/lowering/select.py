@@ -120,6 +120,7 @@ class SelectLowering(RelationLowering, ABC):
             below = replace(below, scan=filter_rows(below.scan, tuple(map(above, having))))
         elif having:
             refuse("Spark computes HAVING without aggregates")
+        below, items, orders = self.with_neighbours(below, items, orders)
         made = self._made(below, items)
         distinct = select.args.get("distinct")
         if distinct:
@@ -127,6 +128,18 @@ class SelectLowering(RelationLowering, ABC):
                 refuse("Spark computes DISTINCT ON")
             made = distinct_rows(self, made)
         return self._ordered(select, below, made, items, list(zip(ordered, orders, strict=True)))
+
+    def with_neighbours(
+        self, below: Relation, items: list[Item], orders: list[exp.Expr]
+    ) -> tuple[Relation, list[Item], list[exp.Expr]]:
+        """Return rows with the results of LAG and LEAD, and the clauses that read them.
+
+        Args:
+            below: Rows that the functions are over.
+            items: Items of the select list.
+            orders: Keys of ORDER BY.
+        """
+        return below, items, orders
 
     def joined(self, query: exp.Select, scope: QueryScope) -> tuple[exp.Select, Relation]:
         """Return a SELECT over joined relations as one over their join, and the rows of the join.

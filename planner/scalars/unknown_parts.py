@@ -33,7 +33,9 @@ _CLAUSES: dict[type[exp.Expr], tuple[str, str]] = {
 }
 # Parts around expressions, and words within expressions
 _AROUND = (exp.Distinct, exp.Filter, exp.If, exp.Order, exp.Ordered, exp.Where)
-_WORDS = (exp.DataType, exp.Identifier, exp.Interval, exp.Lambda, exp.Star, exp.Var)
+_WORDS = (exp.DataType, exp.Identifier, exp.Interval, exp.Lambda, exp.Star, exp.Var, exp.WindowSpec)
+# Parts between a function and its OVER
+_WRAPPERS = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,14 @@ def _smallest(part: exp.Expr, scope: ColumnScope) -> exp.Expr:
 
 
 def _operands(part: exp.Expr) -> Iterator[exp.Expr]:
-    for operand in part.iter_expressions():
-        if isinstance(operand, _AROUND) and not isinstance(part, exp.Window):
+    operands = [*part.iter_expressions()]
+    if isinstance(part, exp.Window):
+        call = part.this
+        while isinstance(call, _WRAPPERS):
+            call = call.this
+        operands = [*call.iter_expressions(), *(o for o in operands if o is not part.this)]
+    for operand in operands:
+        if isinstance(operand, _AROUND):
             yield from _operands(operand)
         elif not isinstance(operand, (*_AROUND, *_WORDS)):
             yield operand
@@ -106,7 +114,7 @@ def _in_words(part: exp.Expr, refusal: Refusal) -> UnknownText:
         is_short = subject == refusal.reason
         return UnknownText(subject if is_short else f"{_ONLY} {subject}", parts)
     if isinstance(part, exp.Window):
-        return UnknownText(f"{_ONLY} {name or shown} with OVER", parts)
+        return UnknownText(f"{_ONLY} {shown}", parts)
     if isinstance(part, exp.Join):
         words = " ".join([*filter(None, (part.method, part.side, part.kind)), "JOIN"])
         return UnknownText(f"{_ONLY} this {words}", (f"{words} {to_sql(part.this)}", words))

@@ -49,6 +49,7 @@ from runtime.spec.sum_types import sum_type
 
 ONLY_SPARK = "only Spark can tell the type"
 _RANKS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
+_NEIGHBOURS = ("LAG", "LEAD")
 _GROUPINGS = ("GROUPING", "GROUPING_ID")
 
 # Qualifier and columns of a relation in FROM
@@ -127,7 +128,11 @@ class ColumnScope:
             case exp.Cast():
                 return self._cast(node)
             case exp.Window() if is_rank(node):
-                return self._rank(node)
+                self._check_order(node)
+                return Value("int", False)
+            case exp.Window() if is_neighbour(node):
+                self._check_order(node)
+                return self._neighbour(node.this)
             case exp.Filter() if is_aggregate(node.this):
                 condition = node.expression.this
                 require_no_aggregate(condition)
@@ -189,8 +194,22 @@ class ColumnScope:
             refuse(ONLY_SPARK)
         return Value(input_column.type, input_column.nullable)
 
-    def _rank(self, node: exp.Window) -> Value:
-        """Return the value of a rank over columns or expressions."""
+    def _neighbour(self, call: exp.Anonymous) -> Value:
+        """Return the value of LAG or LEAD: value, number of rows, default."""
+        value, *more = call.expressions
+        require(call.find(exp.Window) is None)
+        neighbour = self.value(value)
+        require(is_flat_type(neighbour.type))
+        if more:
+            require(isinstance(more[0], exp.Literal) and more[0].is_int and int(more[0].this) > 0)
+        if len(more) < 2:
+            return Value(neighbour.type, True)
+        default = self.value(more[1])
+        require(default.type == neighbour.type)
+        return Value(neighbour.type, neighbour.nullable or default.nullable)
+
+    def _check_order(self, node: exp.Window) -> None:
+        """Check the OVER of a function of the order of rows."""
         require(has_only(node, {"this", "partition_by", "order", "over"}))
         order = node.args.get("order")
         if not isinstance(order, exp.Order) or not has_only(order, {"expressions"}):
@@ -201,7 +220,6 @@ class ColumnScope:
             require(is_ordered(self.value(ordered.this).type))
         for key in node.args.get("partition_by") or ():
             require(key.find(exp.Window) is None and is_flat_type(self.value(key).type))
-        return Value("int", False)
 
     def _cast(self, node: exp.Cast) -> Value:
         target = cast_type(node.to)
@@ -354,6 +372,13 @@ def is_rank(node: exp.Window) -> bool:
     call = node.this
     is_call = isinstance(call, exp.Anonymous) and not call.expressions
     return is_call and call.name.upper() in _RANKS
+
+
+def is_neighbour(node: exp.Window) -> bool:
+    """Return whether a node is LAG or LEAD with OVER."""
+    call = node.this
+    is_call = isinstance(call, exp.Anonymous) and 1 <= len(call.expressions) <= 3
+    return is_call and call.name.upper() in _NEIGHBOURS
 
 
 def is_grouping(node: exp.Expr) -> bool:

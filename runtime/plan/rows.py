@@ -18,7 +18,7 @@ from runtime.plan.local import (
     is_local,
 )
 from runtime.plan.nodes import PlanNode
-from runtime.spec.expressions import Expression, RankOrder, column_refs
+from runtime.spec.expressions import Constant, Expression, RankOrder, column_refs
 from runtime.spec.filling import AsOfMatching, GapFilling
 from runtime.spec.source import SplitTable
 from runtime.spec.table import Column
@@ -170,6 +170,46 @@ class RankedRows(PlanNode):
     column: str
     label: str = ""
     is_spread: bool = False
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """LAG or LEAD: a value of an earlier or a later row of the same group.
+
+    Attributes:
+        column: Name of the result.
+        type: Its Spark type.
+        function: LAG or LEAD.
+        value: Column with the value.
+        distance: Number of rows between, at least 1.
+        default: Value for rows without such a neighbour.
+        by: Columns that rows are grouped by.
+        order: Sort order within a group.
+    """
+
+    column: str
+    type: str
+    function: str
+    value: str
+    distance: int
+    default: Constant
+    by: tuple[str, ...]
+    order: tuple[RankOrder, ...]
+
+
+@dataclass(frozen=True)
+class NeighbourRows(PlanNode):
+    """Rows with values of their neighbours as last columns.
+
+    Only SQL of other engines computes them; in this process and in workers, Spark does.
+
+    Attributes:
+        input: Relation.
+        neighbours: The values.
+    """
+
+    input: PlanNode
+    neighbours: tuple[Neighbour, ...]
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from runtime.plan.nodes import PlanNode
 from runtime.plan.rows import (
     GivenRows,
     InlineRows,
+    NeighbourRows,
     ProjectedRows,
     RankedRows,
     WindowedRows,
@@ -343,6 +344,8 @@ def column_types(node: PlanNode) -> dict[str, str]:
     match node:
         case RankedRows():
             types[node.column] = "int"
+        case NeighbourRows():
+            types |= {neighbour.column: neighbour.type for neighbour in node.neighbours}
         case WindowedRows():
             types |= dict.fromkeys(node.names, "timestamp_ntz")
     return types

@@ -10,7 +10,9 @@ from sqlglot import exp
 
 from planner.arrow.scan_rows import table_rows
 from planner.catalog import Catalog
+from planner.lowering.clauses import Item
 from planner.lowering.given_tables import GivenTablesLowering
+from planner.lowering.neighbours import neighbours
 from planner.lowering.relation import QueryScope, Relation
 from planner.lowering.sql.dialects import DIALECTS
 from planner.lowering.sql.refusals import NotPortable
@@ -102,6 +104,12 @@ class _PortableLowering(GivenTablesLowering):
     def joined(self, query: exp.Select, scope: QueryScope) -> tuple[exp.Select, Relation]:
         """Return a SELECT over the join of its relations, and the rows of the join."""
         return joined_rows(query, self, lambda source: self.source(source, scope))
+
+    def with_neighbours(
+        self, below: Relation, items: list[Item], orders: list[exp.Expr]
+    ) -> tuple[Relation, list[Item], list[exp.Expr]]:
+        """Return rows with the results of LAG and LEAD, and the clauses that read them."""
+        return neighbours(self, below, items, orders)
 
     def table(self, table: exp.Table) -> Relation:
         """Return the rows of a table, with its computed columns."""

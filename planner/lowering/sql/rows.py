@@ -29,6 +29,8 @@ from runtime.plan.rows import (
     GivenRows,
     InlineRows,
     JoinedRows,
+    Neighbour,
+    NeighbourRows,
     OrderedRows,
     ProjectedRows,
     RangedRows,
@@ -38,7 +40,7 @@ from runtime.plan.rows import (
     WindowedRows,
     local_rows,
 )
-from runtime.spec.expressions import ColumnRef
+from runtime.spec.expressions import ColumnRef, RankOrder
 from runtime.windows.base import BaseAligned
 from runtime.windows.times import FIRST_TIME, LAST_TIME, WINDOW_TIME_LAG_US
 
@@ -86,6 +88,8 @@ def _visible_names(root: PlanNode) -> set[str]:
                 names.update(node.names)
             case RankedRows():
                 names.add(node.column)
+            case NeighbourRows():
+                names.update(neighbour.column for neighbour in node.neighbours)
     return names
 
 
@@ -135,6 +139,9 @@ class _RowsWriter:
                 return [name for name, _ in node.projection.columns]
             case RankedRows():
                 return [*self._names(node.input), node.column]
+            case NeighbourRows():
+                more = [neighbour.column for neighbour in node.neighbours]
+                return [*self._names(node.input), *more]
             case OrderedRows():
                 names = self._names(node.input)
                 return names[: len(names) - node.hidden]
@@ -162,6 +169,10 @@ class _RowsWriter:
                 return self._ordered(node, self._names(node))
             case RankedRows():
                 return self._ranked(node)
+            case NeighbourRows():
+                source = self.source(node.input)
+                more = [self._neighbour(part, node.input, source) for part in node.neighbours]
+                return self._all(source, more)
             case UnitedRows():
                 return union_all([self.select(part) for part in node.parts])
             case JoinedRows():
@@ -211,25 +222,25 @@ class _RowsWriter:
         items = [self.ctes.named(source.columns[name], name) for name in names]
         query = select(items, source.name)
         if node.order:
-            query.set("order", exp.Order(expressions=self._sorted(node, source)))
+            query.set("order", exp.Order(expressions=self._sorted(node.order, node.input, source)))
         if node.limit is not None:
             query.set("limit", exp.Limit(expression=number(node.limit)))
         if node.offset:
             query.set("offset", exp.Offset(expression=number(node.offset)))
         return query
 
-    def _sorted(self, node: OrderedRows | RankedRows, source: Source) -> list[exp.Expr]:
-        """Return the items of ORDER BY over the columns of the input."""
-        types, target = column_types(node.input), self.ctes.target
+    def _sorted(self, order: Sequence[RankOrder], node: PlanNode, source: Source) -> list[exp.Expr]:
+        """Return the items of ORDER BY over the columns of a node."""
+        types, target = column_types(node), self.ctes.target
         return [
             exp.Ordered(this=value, desc=part.is_descending, nulls_first=part.nulls_first)
-            for part in node.order
+            for part in order
             for value in target.sort_keys(source.columns[part.column], types.get(part.column, ""))
         ]
 
     def _ranked(self, node: RankedRows) -> exp.Select:
         source = self.source(node.input)
-        order = self._sorted(node, source)
+        order = self._sorted(node.order, node.input, source)
         window = exp.Window(
             this=call(node.function),
             partition_by=self._grouped(node.by, node.input, source),
@@ -244,6 +255,19 @@ class _RowsWriter:
             conditions.insert(0, binary(exp.GTE, column, first))
         items = self.ctes.items(*source.columns, node.column)
         return select(items, table, all_of(conditions))
+
+    def _neighbour(self, part: Neighbour, node: PlanNode, source: Source) -> exp.Expr:
+        """Return the item of LAG or LEAD over the rows of a node."""
+        target = self.ctes.target
+        args = [target.nullable(source.columns[part.value].copy()), number(part.distance)]
+        if part.default.value is not None:
+            args.append(cast(TargetExpressions(target, {}).write(part.default), part.type))
+        over = exp.Window(
+            this=call(part.function, *args),
+            partition_by=self._grouped(part.by, node, source),
+            order=exp.Order(expressions=self._sorted(part.order, node, source)),
+        )
+        return self.ctes.named(target.typed(over, part.type), part.column)
 
     def _grouped(self, names: Sequence[str], node: PlanNode, source: Source) -> list[exp.Expr]:
         """Return columns of a node as rows are grouped or joined by them."""
@@ -357,6 +381,7 @@ class _RowsWriter:
 
 _NAMES: dict[type[PlanNode], str] = {
     OrderedRows: "sorted_rows",
+    NeighbourRows: "neighbours",
     RankedRows: "ranked",
     JoinedRows: "joined",
     AsOfRows: "joined_as_of",

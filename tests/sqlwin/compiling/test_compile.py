@@ -306,7 +306,25 @@ def test_names_are_quoted_where_needed_and_collide_with_nothing() -> None:
         ("SELECT d, FLOOR(p) AS f FROM t", "only Spark knows FLOOR of DECIMAL(10, 2)", 11),
         ("SELECT k[0] AS a FROM t", "only Spark knows the type of k[0]", 8),
         ("SELECT LTRIM(k) FROM t", "only Spark knows the name of a column without AS", 8),
-        ("SELECT SUM(v) OVER (ORDER BY ts) AS s FROM t", "only Spark knows SUM with OVER", 8),
+        (
+            "SELECT SUM(v) OVER (ORDER BY ts) AS s FROM t",
+            "only Spark knows SUM(v) OVER (ORDER BY ts)",
+            8,
+        ),
+        (
+            "SELECT LAG(v) OVER (PARTITION BY k) AS l FROM t",
+            "knows LAG(v) OVER (PARTITION BY k)",
+            8,
+        ),
+        (
+            "SELECT LAG(v, i) OVER (ORDER BY ts) AS l FROM t",
+            "knows LAG(v, i) OVER (ORDER BY ts)",
+            8,
+        ),
+        ("SELECT LAG(v) IGNORE NULLS OVER (ORDER BY ts) AS l FROM t", "knows LAG(v) IGNORE", 8),
+        ("SELECT LAG(NOSUCH(v)) OVER (ORDER BY ts) AS l FROM t", "the function NOSUCH", 12),
+        ("SELECT LEAD(v, 1, v) OVER (ORDER BY ts) AS l FROM t", "LEAD with a default", 8),
+        ("SELECT ROW_NUMBER() OVER (ORDER BY v) AS n FROM t", "ROW_NUMBER with OVER is not", 8),
         ("SELECT k, (SELECT 1 AS x) AS y FROM t", "only Spark knows subqueries in expressions", 11),
         ("SELECT k FROM t WHERE v IN (SELECT v FROM t)", "only Spark knows subqueries", 28),
         ("SELECT k, COUNT(*) AS n FROM t GROUP BY v", "k is not in GROUP BY", 8),
@@ -483,8 +501,10 @@ def test_scalars_have_the_same_values_on_postgres() -> None:
     with server() as running, psycopg.connect(running.url()) as there, duckdb.connect() as here:
         load(there, "t", t)
         here.register("t", t)
-        for text in EXPRESSIONS:
-            query = f"SELECT {text} AS c FROM t"
+        lag = (
+            "SELECT LAG(p, 2) OVER (PARTITION BY k ORDER BY ts, v, i, d, p) AS c FROM t ORDER BY c"
+        )
+        for query in (*(f"SELECT {text} AS c FROM t" for text in EXPRESSIONS), lag):
             try:
                 rows = result(there, sqlwin.compile(query, "postgres", schema=SCHEMA))
             except sqlwin.SqlwinError:
@@ -492,7 +512,7 @@ def test_scalars_have_the_same_values_on_postgres() -> None:
                 continue
             wanted = here.sql(sqlwin.compile(query, "duckdb", schema=SCHEMA)).to_arrow_table()
             if rows.schema != wanted.schema or not is_same(rows.to_pylist(), wanted.to_pylist()):
-                wrong.append((text, rows.schema, wanted.schema))
+                wrong.append((query, rows.schema, wanted.schema))
     assert not wrong, wrong
     # `%` of DOUBLE and TINYINT
     assert n_refused == 2

@@ -15,6 +15,7 @@ from runtime.simulator.compare import is_same
 from sqlwin.compiling.scripts import Compiler
 from sqlwin.session import Session
 from tests.engines import ENGINES, Engine, engine
+from tests.fuzz.compiled_roads import run_on_duckdb
 from tests.oracle import OracleWindow, expected, same_rows
 from tests.sqlwin.compiling.test_compile import (
     EPOCH,
@@ -178,6 +179,38 @@ def test_averages_of_decimals_are_rounded_half_up(there: Engine) -> None:
     rows = sorted(rows_there(there, query, t))
     assert rows == sorted(rows_here(query, t))
     assert rows[0] == ("a", Decimal("0.016667"), Decimal("0.15"), 9)
+
+
+def neighbours(s: str, p: str) -> str:
+    over = "OVER (PARTITION BY k ORDER BY window_end)"
+    return (
+        f"SELECT k, window_end, LAG({s}) {over} AS a, LAG({p}, 3) {over} AS c, "
+        f"{s} - LEAD({s}, 2, CAST(0 AS BIGINT)) {over} AS b, "
+        f"LEAD(k) OVER (ORDER BY k DESC NULLS LAST, {s} NULLS FIRST, window_end) AS n"
+    )
+
+
+@pytest.mark.parametrize("name", ["duckdb", *sorted(ENGINES)])
+def test_neighbours_of_windows_are_those_of_their_results(name: str) -> None:
+    below = f"FROM {HOP} WHERE v > -8 GROUP BY k, window_start, window_end"
+    windows = f"SELECT k, window_end, SUM(v) AS s, MAX(p) AS p {below}"
+    t = values()
+    place = t.schema.get_field_index("p")
+    t = t.set_column(
+        place, "p", t["v"].cast("int32").cast(pa.decimal128(12, 2)).cast(pa.decimal128(10, 2))
+    )
+    columns = zip(*rows_here(windows, t), strict=True)
+    results = pa.table(dict(zip(["k", "window_end", "s", "p"], columns, strict=True)))
+    expected = run_on_duckdb(f"{neighbours('s', 'p')} FROM w", {"w": results}).to_pylist()
+    run = run_on_duckdb if name == "duckdb" else engine(name).run
+    for query in (
+        f"{neighbours('s', 'p')} FROM ({windows})",
+        f"{neighbours('SUM(v)', 'MAX(p)')} {below}",
+    ):
+        rows = run(sqlwin.compile(query, name, schema=SCHEMA), {"t": t})
+        assert sorted(map(str, rows.to_pylist())) == sorted(map(str, expected))
+        assert rows.schema.field("c").type == t.schema.field("p").type
+    assert len(expected) > 500
 
 
 @pytest.mark.long
