@@ -135,10 +135,10 @@ def _floored(node: exp.Sub) -> ClockCall | None:
     rest, value = node.expression, node.this.unnest()
     if not isinstance(rest, exp.Anonymous) or rest.name.upper() != "MAKE_DT_INTERVAL":
         return None
+    if len(rest.expressions) != 4:
+        return None
     *zeros, minute, second = rest.expressions
-    if len(zeros) != 2 or any(
-        not isinstance(zero, exp.Literal) or zero.name != "0" for zero in zeros
-    ):
+    if any(not isinstance(zero, exp.Literal) or zero.name != "0" for zero in zeros):
         return None
     step = None
     if isinstance(second, exp.Mod):

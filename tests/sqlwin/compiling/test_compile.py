@@ -303,6 +303,7 @@ def test_names_are_quoted_where_needed_and_collide_with_nothing() -> None:
         ("SELECT DATE_FORMAT(ts, 'E') AS d FROM t", "DATE_FORMAT with this pattern", 8),
         ("SELECT TIMESTAMPDIFF(MONTH, ts, ts) AS d FROM t", "the function TIMESTAMPDIFF", 8),
         ("SELECT TIMESTAMPDIFF(DAY, ts, NOW()) AS d FROM t", "TIMESTAMP(6) and TIMESTAMP_LTZ", 8),
+        ("SELECT ts - MAKE_DT_INTERVAL(1) AS d FROM t", "the function MAKE_DT_INTERVAL", 13),
         ("SELECT d, FLOOR(p) AS f FROM t", "only Spark knows FLOOR of DECIMAL(10, 2)", 11),
         ("SELECT k[0] AS a FROM t", "only Spark knows the type of k[0]", 8),
         ("SELECT LTRIM(k) FROM t", "only Spark knows the name of a column without AS", 8),
