@@ -7,11 +7,11 @@ import pytest
 from runtime.plan import rows as relations
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import OrderedRows
+from runtime.plan.rows import NeighbourRows, OrderedRows
 from sqlwin.execution.analyze_in_process import _NAMES, _OF_PARTIALS
 
-# The base class, and nodes whose operator depends on their fields
-NAMED_BY_FIELDS = {PlanNode, MergedWindows, OrderedRows}
+# The base class, nodes whose operator depends on their fields, and those that only SQL computes
+NOT_LISTED = {PlanNode, MergedWindows, OrderedRows, NeighbourRows}
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ NAMED_BY_FIELDS = {PlanNode, MergedWindows, OrderedRows}
         for kind in vars(relations).values()
         if isinstance(kind, type)
         and issubclass(kind, PlanNode)
-        and kind not in NAMED_BY_FIELDS
+        and kind not in NOT_LISTED
         and not issubclass(kind, _OF_PARTIALS)
     ],
     ids=lambda kind: kind.__name__,
