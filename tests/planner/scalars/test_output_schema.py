@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 from pyspark.sql import SparkSession
+from sqlglot import exp
 
 from planner.catalog import Schema
 from planner.scalars.output_schema import output_schema
+from planner.scalars.values import ColumnScope
 from planner.sql.build import to_sql
+from planner.sql.wall_clocks import keep_wall_clocks
 from runtime.spec.table import Column
 from sqlwin.catalog.entries import type_ddl
 from sqlwin.parser.parser import parse_query
@@ -149,9 +152,26 @@ KNOWN = [
     "GROUP BY GROUPING SETS ((k, day), (k))",
     "SELECT k, ROW_NUMBER() OVER (PARTITION BY k, day ORDER BY i4 DESC NULLS LAST) AS r, RANK() OVER (ORDER BY d) AS s FROM t",
     "SELECT k, SUM(i4) AS s, DENSE_RANK() OVER (PARTITION BY k ORDER BY SUM(i4) DESC, COUNT(*)) AS r FROM t GROUP BY k",
+    *(f"SELECT LAG({a}) OVER (ORDER BY k) AS a, LEAD({a}, 2, COALESCE({a}, {a})) OVER (PARTITION BY day ORDER BY k, d) AS b FROM t" for a in TABLE),
+    "SELECT LAG(1, 2, 3) OVER (ORDER BY k) AS a, LEAD(1) OVER (ORDER BY k) AS b, LAG(m, 1, CAST(0 AS DECIMAL(10, 2))) OVER (ORDER BY k) AS c FROM t",
+    "SELECT k, SUM(i4) - LAG(SUM(i4)) OVER (PARTITION BY k ORDER BY COUNT(*)) AS s FROM t GROUP BY k",
+    *(f"SELECT DATE_TRUNC('{unit}', {a}) AS a, TIMESTAMPDIFF({unit}, {a}, {b}) AS b FROM t"
+      for unit in ("WEEK", "DAY", "SECOND") for a in ("tz", "TIMESTAMP_SECONDS(0)") for b in ("tz", "TIMESTAMP_SECONDS(0)")),
+    "SELECT TRUNC(day, 'MM') AS m, TRUNC(DATE '2020-01-01', 'YEAR') AS y, DATEDIFF(DAY, day, DATE '2020-01-01') AS d FROM t",
     "SELECT ROUND(AVG(d), 2), ROUND(MAX(m), 1), COUNT(*) FROM t",
     "SELECT k, UPPER(k) AS u, m * 2 AS d, SUM(m) / COUNT(*) AS q FROM t GROUP BY k, m",
 ]  # fmt: skip
+# Calls that `keep_wall_clocks` rewrites
+ON_WALL_CLOCKS = [
+    f"SELECT DATE_TRUNC('{unit}', {a}) AS a, TIMESTAMPDIFF({unit}, ts, {a}) AS b FROM t"
+    for unit in ("WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
+    for a in ("ts", "day")
+] + [
+    "SELECT DATE_TRUNC('MONTH', ts) AS a, DATE_FORMAT(ts, 'yyyy-MM-dd') AS b, "
+    "DATE_FORMAT(CAST('2020-01-01' AS TIMESTAMP_NTZ), 'HH:mm') AS c, "
+    "DATEDIFF(DAY, CAST('2020-01-01' AS TIMESTAMP_NTZ), CAST('2021-01-01' AS TIMESTAMP_NTZ)) AS d "
+    "FROM t"
+]
 # Each is invalid, or has no certain schema
 LEFT = [
     "SELECT nope FROM t",
@@ -225,6 +245,18 @@ def inferred(query: str) -> Schema | None:
     return output_schema(parse_query(query), {"t": COLUMNS})
 
 
+def rewritten(query: str) -> exp.Expr:
+    tree, scope = parse_query(query), ColumnScope(((None, COLUMNS),))
+    assert keep_wall_clocks(tree, lambda value: scope.value(value).type)
+    return tree
+
+
+@pytest.mark.parametrize("query", ON_WALL_CLOCKS)
+def test_calls_that_keep_wall_clocks_have_known_types(query: str) -> None:
+    tree = rewritten(query)
+    assert output_schema(tree, {"t": COLUMNS}) is not None
+
+
 @pytest.mark.long
 def test_inferred_columns_equal_sparks(spark: SparkSession) -> None:
     declared = ", ".join(f"{name} {type_}" for name, type_ in TABLE.items())
@@ -234,6 +266,11 @@ def test_inferred_columns_equal_sparks(spark: SparkSession) -> None:
             fields = spark.sql(to_sql(parse_query(query))).schema.fields
             expected = tuple(Column(f.name, type_ddl(f.dataType), f.nullable) for f in fields)
             assert inferred(query) == expected, query
+        for query in ON_WALL_CLOCKS:
+            tree = rewritten(query)
+            fields = spark.sql(to_sql(tree)).schema.fields
+            expected = tuple(Column(f.name, type_ddl(f.dataType), f.nullable) for f in fields)
+            assert output_schema(tree, {"t": COLUMNS}) == expected, query
     finally:
         spark.catalog.dropTempView("t")
 
