@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -174,6 +174,12 @@ def entry_name(entry: Entry) -> Name:
 def name_parts(name: str) -> Name:
     """Split a table name into parts. A path to files is a single part."""
     return tuple(name.split(".")) if path_of_files(name) is None else (name,)
+
+
+def name_in_text(text: str, entry_of: Callable[[Name], Entry | None]) -> Name:
+    """Return the name that a text without quotes means: one with dots if it exists, else parts."""
+    whole = (text,)
+    return whole if entry_of(whole) is not None else tuple(text.split("."))
 
 
 def normalise_name(name: Name) -> Name:

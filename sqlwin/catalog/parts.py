@@ -9,7 +9,7 @@ from runtime.errors import CatalogError
 from runtime.options.checks import option_values
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
-from sqlwin.catalog.entries import entry_kind
+from sqlwin.catalog.entries import entry_kind, name_in_text
 
 
 def with_parts(catalog: SessionCatalog, spec: TableSpec) -> TableSpec:
@@ -40,9 +40,10 @@ def with_parts(catalog: SessionCatalog, spec: TableSpec) -> TableSpec:
 
 
 def _part(catalog: SessionCatalog, spec: TableSpec, option: str, name: str) -> TableSpec:
-    entry = catalog.entry(tuple(name.split(".")))
+    parts = name_in_text(name, catalog.entry)
+    entry = catalog.entry(parts)
     if entry is None:
-        raise catalog.unknown(tuple(name.split(".")))
+        raise catalog.unknown(parts)
     if not isinstance(entry, TableSpec):
         raise CatalogError(
             f"table `{spec.name}`: `{name}` cannot be '{option}': it is a "

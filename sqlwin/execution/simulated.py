@@ -27,7 +27,7 @@ from runtime.redaction import DEFAULT
 from runtime.refusal import Refusal, tried
 from runtime.spec.table import TableSpec
 from runtime.streaming.options import StreamOptions
-from sqlwin.catalog.entries import Name
+from sqlwin.catalog.entries import Name, name_in_text
 from sqlwin.execution.streams.options import stream_options
 from sqlwin.parts import load_part
 from sqlwin.statements.nodes import Advise, Explain, Insert, Query, Statement
@@ -84,7 +84,7 @@ class StoredRows:
 
     def connector(self, table: SimulatedTable) -> str:
         """Return the connector of a table in lower case; empty for a table of Spark."""
-        entry = self.plans.catalog.entry(_name(table))
+        entry = self.plans.catalog.entry(self._name(table))
         return entry.connector.lower() if isinstance(entry, TableSpec) else ""
 
     def read(
@@ -106,7 +106,7 @@ class StoredRows:
         items = [quote_name(column.name) for column in table.own_columns]
         items += [f"{quote_name(column)} AS {quote_name(own)}" for own, column in columns.items()]
         items += map(quote_name, metadata)
-        name = _name(table)
+        name = self._name(table)
         if not metadata:
             return self._rows(items, name)
         copy = (*name[:-1], f"{name[-1]}${next(_NUMBERS)}")
@@ -116,6 +116,9 @@ class StoredRows:
             return self._rows(items, copy)
         finally:
             self._run(f"DROP TABLE {quote_name(*copy)}")
+
+    def _name(self, table: SimulatedTable) -> Name:
+        return name_in_text(table.name, self.plans.catalog.entry)
 
     def _rows(self, items: Collection[str], name: Name) -> pa.Table:
         return self._run(f"SELECT {', '.join(items)} FROM {quote_name(*name)}")
@@ -251,10 +254,6 @@ def place_of(plans: Plans, statement: Query | Insert) -> InProcessStep | Refusal
             return plans.in_process(plans.plan(statement.ast, statement.text))
         finally:
             plans.end()
-
-
-def _name(table: SimulatedTable) -> Name:
-    return tuple(table.name.split("."))
 
 
 def _without_order(query: exp.Query) -> exp.Query:

@@ -364,7 +364,7 @@ def test_errors_say_what_to_change(
 def test_the_statement_returns_the_advice_as_rows(tmp_path: Path) -> None:
     trace = [(n, n // 2, "a") for n in range(40)]
     text = Path(script(tmp_path, trace)).read_text()
-    table, query, _ = text.split(";")
+    table, query, _ = text.replace("TABLE t", "TABLE `a.t`").split(";")
     with sqlwin.connect() as session:
         session.execute(f"{table}; SET 'execution.runtime-mode' = 'streaming'")
         (result,) = session.execute(f"ADVISE WITH ('Arrival' = 'arrived', 'delay' = '7 s') {query}")

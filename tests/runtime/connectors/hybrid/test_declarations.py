@@ -174,7 +174,8 @@ def test_parts_are_tables_of_the_session(fresh_session: sqlwin.Session, tmp_path
         CREATE TABLE history ({columns}) WITH ({files});
         CREATE TABLE live ({columns}, WATERMARK FOR ts AS ts, PRIMARY KEY (id) NOT ENFORCED)
         WITH ({files});
-        CREATE VIEW shown AS SELECT * FROM history""")
+        CREATE VIEW shown AS SELECT * FROM history;
+        CREATE TABLE `a.b` LIKE live""")
     hybrid_of = (
         "CREATE TABLE events WITH "
         "('connector' = 'hybrid', 'first' = '{}', 'then' = '{}', 'overlap' = '1 s')"
@@ -187,6 +188,7 @@ def test_parts_are_tables_of_the_session(fresh_session: sqlwin.Session, tmp_path
         with pytest.raises(sqlwin.SqlwinError) as caught:
             fresh_session.execute(hybrid_of.format(first, then))
         assert message in caught.value.message
+    fresh_session.execute(f"{hybrid_of.format('history', 'a.b')}; DROP TABLE events")
     # with columns, watermark and key of `live`
     fresh_session.execute(hybrid_of.format("history", "live"))
     (rows,) = fresh_session.execute("SELECT * FROM events")
