@@ -206,7 +206,7 @@ def type_ddl(type_: DataType) -> str:
 
 
 def versions_of(table: TableSpec) -> VersionedTable:
-    """Return what a temporal join needs to know of a table."""
+    """Return the key, time and kind of versions of a table, for temporal joins."""
     time = None if table.watermark is None else table.watermark.column
     # a message without a value has the columns of the key and the metadata
     present = {c.name.lower() for c in table.columns if c.metadata is not None}

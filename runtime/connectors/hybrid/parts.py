@@ -91,7 +91,7 @@ class Parts:
         """
         columns = self.with_key(columns)
         if self.first.spec.connector.lower() != "filesystem":
-            refuse(f"{self.first.spec.name} is no table of files")
+            refuse(f"{self.first.spec.name} is not a table of files")
         source = self.first.scan(spark, columns, ())
         assert not isinstance(source, SplitTable), "it is a table of files"
         if source.others or source.partition_columns:

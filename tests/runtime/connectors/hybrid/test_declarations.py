@@ -115,7 +115,7 @@ def test_a_wrong_declaration_is_refused(name: str) -> None:
 def test_tasks_read_only_files_first() -> None:
     rows = table("datagen", COLUMNS, number_of_rows="5")
     parts = open_table(hybrid(rows)).both  # type: ignore[attr-defined]
-    with pytest.raises(Refused, match="history is no table of files"):
+    with pytest.raises(Refused, match="history is not a table of files"):
         parts.scans(None, parts.columns)
 
 
