@@ -285,6 +285,7 @@ def test_an_editor_takes_the_last_statement_and_gives_it_to_the_prompt(terminal,
 
 
 def test_row_explains_a_row_of_the_last_query(prompt):
+    prompt.answers(r"\row n = 1", "no statement with rows", "run a query, then")
     prompt.answers("rows 2;", "2 rows (")
     prompt.answers(r"\row n = 1", "ROWS has no rows to explain")
     prompt.answers("SELECT 1 AS n;", "OK")
