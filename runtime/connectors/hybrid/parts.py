@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
@@ -11,7 +12,7 @@ from runtime.connectors.connector import Table
 from runtime.errors import CatalogError, nearest
 from runtime.options.checks import bad_option, bytes_of, duration_us, option_values
 from runtime.options.formats import change_format, format_of
-from runtime.refusal import refuse
+from runtime.refusal import Refused, refuse
 from runtime.spec.source import SplitTable
 from runtime.spec.table import Column, TableColumn, TableSpec
 from runtime.spec.text import FileSource
@@ -92,14 +93,16 @@ class Parts:
         columns = self.with_key(columns)
         if self.first.spec.connector.lower() != "filesystem":
             refuse(f"{self.first.spec.name} is not a table of files")
-        source = self.first.scan(spark, columns, ())
+        with _about(self.first):
+            source = self.first.scan(spark, columns, ())
         assert not isinstance(source, SplitTable), "it is a table of files"
         if source.others or source.partition_columns:
             refuse(f"the files of {self.first.spec.name} are partitioned, or only Spark reads some")
         is_text = format_of(option_values(self.then.spec)) in ("csv", "json")
-        if self.then.spec.connector.lower() == "filesystem" and is_text:
-            return source, self.then.scan(spark, columns, ())
-        return source, self.then.stream_scan(spark, columns)
+        with _about(self.then):
+            if self.then.spec.connector.lower() == "filesystem" and is_text:
+                return source, self.then.scan(spark, columns, ())
+            return source, self.then.stream_scan(spark, columns)
 
     def then_from(self, at_us: int | None) -> Table:
         """Return the second table, read from a time on unless its options say where to start.
@@ -121,6 +124,15 @@ class Parts:
             "scan.startup.timestamp-millis": str(max(at_us // 1000, 0)),
         }
         return replace(self.then, spec=replace(spec, options=(*spec.options, *start.items())))
+
+
+@contextmanager
+def _about(part: Table) -> Iterator[None]:
+    """Within the block, let reasons of refusals name a part."""
+    try:
+        yield
+    except Refused as refused:
+        refuse(f"{part.spec.name}: {refused.refusal.reason}")
 
 
 def _key_names(spec: TableSpec) -> tuple[str, ...]:

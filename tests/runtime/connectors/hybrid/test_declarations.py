@@ -127,6 +127,14 @@ def test_tasks_read_no_partitioned_files() -> None:
         parts.scans(None, parts.columns)
 
 
+@pytest.mark.parametrize("file_format", ["parquet", "csv"])
+def test_a_history_without_files_is_named(file_format: str, tmp_path) -> None:
+    files = replace(FILES, options=(("path", str(tmp_path)), ("format", file_format)))
+    parts = open_table(hybrid(files)).both  # type: ignore[attr-defined]
+    with pytest.raises(Refused, match=r"history: (there are|the table has) no files"):
+        parts.scans(unstarted_spark(), parts.columns)
+
+
 def test_files_that_continue_a_table_need_a_checkpoint_on_a_disk() -> None:
     with pytest.raises(SetupError, match="continues with files only if they are on a disk"):
         FileSplits(unstarted_spark(), FILES).offsets("hdfs://host/checkpoint")
