@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from runtime.compute.kernels.columns import int64_values
+from runtime.compute.kernels.columns import int64_values, normalise_floats
 from runtime.connectors.hybrid.parts import Parts
 from runtime.names import quote_name
 from runtime.spark.workers import prepare_worker
@@ -101,8 +101,10 @@ def _keys_of(overlap: Overlap) -> pa.Table:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """Return an array without a dictionary."""
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    """Return an array without a dictionary, in which equal values are equal bitwise."""
+    return normalise_floats(
+        array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    )
 
 
 def only_counting(rows: DataFrame, overlap: Overlap) -> DataFrame:

@@ -69,3 +69,21 @@ def test_later_rows_count_even_with_a_known_key() -> None:
 
 def test_rows_without_a_time_or_a_key_count() -> None:
     assert counted(["2000 1 x"], (None, 1, "x"), (1_500, None, "x"), (1_500, 1, None)) == [0, 1, 2]
+
+
+class Floats(SplitReader):
+    """A first table with keys of type FLOAT."""
+
+    def read(self, splits: Sequence[str], dictionaries: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        yield floats(0.0, float("nan"))
+
+
+def floats(*keys: float) -> pa.RecordBatch:
+    times = pa.array([1_500] * len(keys), pa.timestamp("us"))
+    return pa.record_batch({"ts": times, "a": pa.array(keys, pa.float32())})
+
+
+def test_zeros_and_nans_are_equal_keys_as_in_a_batch() -> None:
+    of = Overlap(TIME, (Column("a", "float"),), FROM_US, NEWEST_US, ("0",), Floats())
+    then = floats(-0.0, float("nan"), 1.0)
+    assert of.rows_that_count(then).column("a").to_pylist() == [1.0]
