@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from planner.streams.refusals import StreamRefusal
 from runtime.compute.kernels import session as of_partials
 from runtime.errors import ExecutionError
 from runtime.refusal import Refusal
@@ -23,6 +24,7 @@ from sqlwin.testing.simulated import resume, stream_over
 from tests.runtime.simulator.queries import START, rows_table, simulated, stream
 from tests.runtime.simulator.queries import WINDOWS as OF_TABLE
 from tests.runtime.simulator.test_all_time import difference_after_a_micro_batch, rows
+from tests.runtime.simulator.test_changelog import CHANGELOG, changes
 from tests.runtime.simulator.test_first_rows import rows_in_time
 
 LAST = "SELECT k, v, d FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) = 1"
@@ -261,6 +263,69 @@ def test_windows_and_groups_follow_windows_that_are_emitted_again(name, settings
     given = rows(seed, 24) if settings == "late" else rows_in_time(seed)
     of = stream(OVER_WINDOWS[name], given, settings=SETTINGS[settings])
     assert disagreement(of, of.history(seed), of.batch_rows(of.order), seed) is None
+
+
+_FILLED = {
+    "FILL": "{} FILL (n = 0, s = 0)",
+    "GAP_FILL": "SELECT * FROM TABLE(GAP_FILL(({}) PARTITION BY k, DESCRIPTOR(window_end), "
+    "INTERVAL '5' SECONDS, FILL => (n = 0, s = 0)))",
+}
+_CHANGED_ROWS = {name: CHANGING[name] for name in ("last rows", "top of totals")}
+_CHANGED_ROWS["a changelog"] = f"SELECT v % 2 AS k, v, ts FROM {CHANGELOG}"
+
+
+@pytest.mark.variants(1)
+@pytest.mark.parametrize("name", _CHANGED_ROWS)
+@pytest.mark.parametrize("kind", _FILLED)
+@pytest.mark.parametrize("seed", [0, 6])
+def test_gaps_between_windows_over_rows_that_change_are_filled(kind, name, seed):
+    given = changes(seed, 30) if name == "a changelog" else rows_in_time(seed)
+    of_windows = (
+        "SELECT k, window_start, window_end, COUNT(*) AS n, SUM(v) AS s FROM TABLE(TUMBLE("
+        f"({_CHANGED_ROWS[name]}), DESCRIPTOR(ts), INTERVAL '5' SECONDS)) "
+        "GROUP BY k, window_start, window_end"
+    )
+    kept = (("sqlwin.fill.keep", "100000 d"),)
+    filled = stream(_FILLED[kind].format(of_windows), given, settings=kept)
+    history = filled.history(seed)
+    outcome = filled.run(history)
+    after = rows_of(output.rows for output in outcome.batches)
+    windows = rows_of(output.rows for output in stream(of_windows, given).run(history).batches)
+    passed_us = outcome.passed_us[max(outcome.passed_us)]
+    until = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=passed_us)  # noqa: DTZ001
+    assert difference(without_gaps(windows, until), after) is None
+    assert len(after) > len(windows)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("last rows", "cannot be followed"), ("a changelog", "must be read by a window function")],
+)
+def test_gap_fill_of_single_rows_that_change_is_refused(name, reason):
+    with pytest.raises(StreamRefusal, match=reason):
+        stream(
+            f"SELECT * FROM TABLE(GAP_FILL(({_CHANGED_ROWS[name]}) PARTITION BY k, DESCRIPTOR(ts), "
+            "INTERVAL '5' SECONDS, FILL => (v = 0)))",
+            rows(0),
+        )
+
+
+def without_gaps(windows: list[dict], until: dt.datetime) -> list[dict]:
+    """Return windows of five seconds with the ones that a stream adds.
+
+    They follow the first window of each key, up to its last one and those that end at `until`.
+    """
+    size, of_keys = dt.timedelta(seconds=5), defaultdict(dict)
+    for row in windows:
+        of_keys[row["k"]][row["window_end"]] = row
+    result = []
+    for key, of_key in of_keys.items():
+        end = min(of_key)
+        while end <= max(until, *of_key):
+            added = {"k": key, "window_start": end - size, "window_end": end, "n": 0, "s": 0}
+            result.append(of_key.get(end, added))
+            end += size
+    return result
 
 
 def test_rows_and_ranks_of_windows_follow_results_that_change():
