@@ -164,9 +164,8 @@ def _signed_query(
             return None
         sides.append(of_side)
     union = union_all([side.query for side in sides])
-    read = [table.name for table in union.find_all(exp.Table) if table.name in signed]
-    if not read or len(set(read)) < len(read):
-        return None  # an operator cannot emit its changes twice
+    if not any(table.name in signed for table in union.find_all(exp.Table)):
+        return None
     return _Signed(union, sides[0].names)
 
 

@@ -139,6 +139,7 @@ class OperatorRows:
         self.has_operator = False
         self.has_late_rows = False
         self.are_carried = False
+        self._read: set[int] = set()
 
     def query_with_watermarks(
         self,
@@ -197,8 +198,18 @@ class OperatorRows:
         """Return the node with watermarks in its rows.
 
         None if it does more than filter and project.
+
+        Raises:
+            StreamRefusal: UNION ALL reads the results of one window operator twice.
         """
         if isinstance(node, WholeWindows):
+            if id(node) in self._read:
+                raise StreamRefusal(
+                    "UNION ALL reads the results of one query twice, and a stream emits them once",
+                    "write the query on both sides, or CREATE VIEW and read the view on both sides",
+                    _place_of(node),
+                )
+            self._read.add(id(node))
             select, source = self._operators.whole_windows(node)
             if source is None:
                 return None

@@ -328,6 +328,17 @@ def without_gaps(windows: list[dict], until: dt.datetime) -> list[dict]:
     return result
 
 
+@pytest.mark.parametrize("below", [_COUNTED, _TUMBLE])
+def test_a_union_that_reads_the_results_of_one_query_twice_is_refused(below):
+    both = "SELECT k, n AS x FROM c UNION ALL SELECT k, s FROM c"
+    with pytest.raises(StreamRefusal, match="UNION ALL reads the results of one query twice"):
+        stream(
+            f"WITH c AS ({below}), u AS ({both}) SELECT k, x FROM u "
+            "QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY x) = 1",
+            rows(0),
+        )
+
+
 def test_rows_and_ranks_of_windows_follow_results_that_change():
     sql = (
         "SELECT k, v, window_end FROM TABLE(TUMBLE("
