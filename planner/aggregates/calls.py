@@ -168,7 +168,7 @@ def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
         condition = (
             exp.And(this=exp.Paren(this=condition), expression=present) if condition else present
         )
-    texts = None if wrapped else texts_of(function)
+    texts = None if wrapped or not args else texts_of(function)
     call = AggregateCall(
         name=name,
         function=f"{function} WITHIN GROUP" if wrapped else function,
