@@ -93,7 +93,7 @@ def window_properties(node: Node) -> AttachedWindow | None:
 
 def groups_all_time(plan: Node) -> bool:
     """Return whether the results of a physical plan change: groups or ranks without a window."""
-    return any(not node.window.closes for node in _last_aggregates(plan))
+    return any(not node.window.closes for node in last_aggregates(plan))
 
 
 def only_inserts(plan: Node) -> bool:
@@ -101,16 +101,16 @@ def only_inserts(plan: Node) -> bool:
 
     These are the rows of SELECT DISTINCT without a window, and changes as rows (TO_CHANGELOG).
     """
-    groups = [node for node in _last_aggregates(plan) if not node.window.closes]
+    groups = [node for node in last_aggregates(plan) if not node.window.closes]
     return gives_changes(plan) or (bool(groups) and not any(node.plans for node in groups))
 
 
 def gives_changes(plan: Node) -> bool:
     """Return whether a physical plan gives changes of results as rows, and no results."""
-    return any(plan.find_all(ResultChanges)) and not any(_last_aggregates(plan))
+    return any(plan.find_all(ResultChanges)) and not any(last_aggregates(plan))
 
 
-def _last_aggregates(plan: Node) -> Iterator[GlobalWindowAggregate]:
+def last_aggregates(plan: Node) -> Iterator[GlobalWindowAggregate]:
     """Yield the aggregates of a physical plan whose results no node aggregates or signs."""
     if isinstance(plan, ResultChanges):
         return
@@ -118,7 +118,7 @@ def _last_aggregates(plan: Node) -> Iterator[GlobalWindowAggregate]:
         yield plan
         return
     for node in plan.inputs:
-        yield from _last_aggregates(node)
+        yield from last_aggregates(node)
 
 
 def has_results(node: Node) -> bool:

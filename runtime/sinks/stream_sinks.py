@@ -118,7 +118,8 @@ def check_sink(
             f"which this query produces because {because}",
             subjects=(f"'{spec.connector}'", spec.name),
             hint=f"{instead}, or insert into a table of {sink_names(SinkMode.CHANGELOG)}"
-            + (f", or of {upserting} with a PRIMARY KEY" if upserting else ""),
+            + (f", or of {upserting} with a PRIMARY KEY" if upserting else "")
+            + "; or insert the changes as rows: TO_CHANGELOG",
         )
     if table.sink_mode is SinkMode.UPSERT and not spec.primary_key:
         raise AnalysisError(

@@ -135,7 +135,7 @@ def _refuse_changes(function: WindowFunctionCall, source: Node, relations: Relat
             f"{TO_CHANGELOG} follows changes only through expressions and conditions on single "
             "rows, and UNION ALL",
             f"join, rank and call functions such as RAND and NOW above {TO_CHANGELOG}; {BATCH}",
-            span_of(function.args["data"]) or span_of(function.this),
+            span_of(function.this),
         ).place_in(relations.sql)
 
 

@@ -42,9 +42,9 @@ from planner.nodes.physical import (
     StreamRank,
     StreamVersionJoin,
 )
-from planner.nodes.windows import gives_changes, groups_all_time
+from planner.nodes.windows import gives_changes, groups_all_time, last_aggregates
 from planner.sql.build import alias, column, identifier, to_sql
-from planner.sql.nodes import span_of
+from planner.sql.nodes import TextSpan, span_of
 from planner.streams.current_watermark import asks_watermark
 from planner.streams.delay import wall_clock_delay_us
 from planner.streams.late_rows import DROP, late_source, late_source_below
@@ -463,13 +463,24 @@ class _StreamLowering(WholeWindowsLowering):
             return query
         text = node.query if isinstance(node, SqlQuery) else None
         is_set = isinstance(text, exp.SetOperation)
+        message = "results of groups and ranks without a window change"
+        hint = f"take changes as rows above it: TO_CHANGELOG(input => (...)); {BATCH}"
+        if self.windows_change:
+            message = "with allowed lateness or early firing, results of windows change"
+            hint = f"{NO_UPDATES}; or take changes as rows above it: TO_CHANGELOG(input => (...))"
+        place = None if text is None else span_of(text.expression if is_set else text)
         raise StreamRefusal(
-            "with allowed lateness or early firing, results of windows can only be "
-            "filtered and projected",
-            NO_UPDATES,
-            span_of(text.expression if is_set else text) if text is not None else node.place,
-            SET_OPERATION if is_set else None,
+            f"{message}, and can only be filtered and projected",
+            hint,
+            place or _place_of_results(node),
+            SET_OPERATION if is_set and place is not None else None,
         )
+
+
+def _place_of_results(node: Node) -> TextSpan | None:
+    """Return the source position of results that change."""
+    below = (part.place for aggregate in last_aggregates(node) for part in aggregate.walk())
+    return next(filter(None, below), None)
 
 
 def window_steps(plan: PlanNode) -> Iterator[StreamWindowStep]:
