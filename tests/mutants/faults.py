@@ -335,15 +335,15 @@ FAULTS = [
     Fault(
         "deletions are lost",
         "planner.binder.changes.function",
-        "else exp.Neg(this=literal(1))",
+        "else exp.Neg(this=number)",
         "else literal(0)",
         "changes",
     ),
     Fault(
         "the rows before updates are lost",
         "planner.binder.changes.function",
-        "    change = _change(op.name, codes)\n",
-        "    change = _change(op.name, codes)\n"
+        "    change = _of_codes(op.name, codes, KINDS)\n",
+        "    change = _of_codes(op.name, codes, KINDS)\n"
         '    before = exp.EQ(this=column(op.name), expression=literal("ub"))\n'
         '    change.args["ifs"].insert(0, exp.If(this=before, true=cast_as(literal(0), "bigint")))\n',
         "changes",
