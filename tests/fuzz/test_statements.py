@@ -63,5 +63,5 @@ def test_a_mutated_statement_gives_rows_or_a_readable_error(
                 f"statement {number}, of {example.origin}: {outcome.text}\n{smallest[:2_000]!a}"
             ) from outcome.cause
     # the others check little
-    assert kinds["rows"] > len(numbers) // 20, kinds
+    assert kinds["rows"] >= len(numbers) // 25, kinds
     assert kinds["error"] > len(numbers) // 20, kinds

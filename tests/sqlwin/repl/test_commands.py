@@ -207,8 +207,9 @@ def test_an_editor_that_fails_is_reported_and_nothing_is_lost(terminal):
 
 
 @pytest.mark.long
-def test_watch_and_chart_need_a_statement(terminal):
+def test_watch_chart_and_row_need_a_statement(terminal):
     prompt = terminal()
+    prompt.answers(r"\row n = 1", "no statement with rows", "run a query, then")
     prompt.answers(r"\watch", "no statement to repeat")
     prompt.answers(r"\chart", "no statement to draw")
     prompt.answers(r"\watch soon", "\\watch requires seconds, not 'soon'")
@@ -285,7 +286,6 @@ def test_an_editor_takes_the_last_statement_and_gives_it_to_the_prompt(terminal,
 
 
 def test_row_explains_a_row_of_the_last_query(prompt):
-    prompt.answers(r"\row n = 1", "no statement with rows", "run a query, then")
     prompt.answers("rows 2;", "2 rows (")
     prompt.answers(r"\row n = 1", "ROWS has no rows to explain")
     prompt.answers("SELECT 1 AS n;", "OK")
