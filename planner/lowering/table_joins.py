@@ -118,8 +118,12 @@ class _Joined:
         table = star.table.lower() if isinstance(star, exp.Column) else None
         merged = {} if table is not None else self.merged
         items: list[exp.Expr] = [alias(value.copy(), name) for name, value in merged.items()]
-        for part in self.shown:
-            if table in (None, part.owner) and part.name.lower() not in merged:
+        parts = [part for part in self.shown if table in (None, part.owner)]
+        if table is not None:
+            places = {name: place for place, name in enumerate(self.merged)}
+            parts.sort(key=lambda part: places.get(part.name.lower(), len(places)))
+        for part in parts:
+            if part.name.lower() not in merged:
                 items.append(alias(column(part.joined.name), part.name))
         return items
 

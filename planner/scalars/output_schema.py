@@ -138,11 +138,13 @@ def _name_of_column(item: exp.Expr) -> str:
 
 
 def _columns_of(star: exp.Column, grouped: _Grouped | None, scope: ColumnScope) -> Schema:
-    """Return the columns of `t.*`."""
+    """Return the columns of `t.*`: first those of USING, as Spark orders them."""
     require(grouped is None and has_only(star, {"this", "table"}) and has_only(star.this, set()))
     found = [schema for name, schema in scope.relations if name == star.table.lower()]
     require(len(found) == 1)
-    return found[0]
+    merged = [column.name.lower() for column in scope.merged]
+    by_name = {name: place for place, name in enumerate(merged)}
+    return tuple(sorted(found[0], key=lambda c: by_name.get(c.name.lower(), len(merged))))
 
 
 def _is_position(by: exp.Expr, columns: Sequence[Column]) -> bool:
