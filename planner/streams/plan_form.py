@@ -26,6 +26,7 @@ from planner.nodes.physical import (
 from planner.sql.build import to_sql
 from planner.streams.tables import streams_of
 from runtime.plan.local import PartialColumns
+from runtime.spec.expressions import FirstRows
 from runtime.spec.state_schema import (
     PARALLELISM,
     OperatorSchema,
@@ -115,9 +116,17 @@ def _state_of(local: LocalWindowAggregate, readers: tuple[StateReader, ...] = ()
             _accumulator(partial, local.plans, columns) for partial in partial_calls(local.plans)
         ),
         readers,
-        RowOrigin(base, _conditions(conditions), _to_json(local.first)),
+        RowOrigin(base, _conditions(conditions), _first(local.first)),
         types={column.name.lower(): column.type for column in local.input.schema},
     )
+
+
+def _first(first: FirstRows | None) -> Any:
+    """Return the ranks of an operator as JSON values, for rows that stay as older versions did."""
+    form = _to_json(first)
+    if first is not None and first.is_deleted is None:
+        del form["is_deleted"]
+    return form
 
 
 def _accumulator(
@@ -206,7 +215,7 @@ def _base(node: Node) -> _JSON:
                 keys = [_to_json(key) for key in node.window_keys]
                 form = {"windows": windows, "keys": keys}
                 if isinstance(node, StreamRank) and local.first is None:
-                    form["first"] = _to_json(node.first)  # otherwise the origin of the rows has it
+                    form["first"] = _first(node.first)  # otherwise the origin of the rows has it
                 return form
     field_names = [f.name for f in fields(node) if f.name not in _LEFT_OUT]
     entries = {name: _to_json(getattr(node, name)) for name in field_names}

@@ -16,7 +16,7 @@ from runtime.connectors.registry import BUILT_IN, load_connector, open_table, op
 from runtime.errors import AnalysisError, CatalogError, ExecutionError, SqlwinError
 from runtime.sinks.latest_rows import LatestRows
 from runtime.sinks.stream_sinks import check_sink
-from runtime.spec.table import TableSpec
+from runtime.spec.table import TableSpec, Watermark
 from tests.runtime.connectors.tables import read_table, table, write_table
 
 
@@ -223,6 +223,11 @@ ONLY_SOURCES = {
     "datagen": table("datagen", "a BIGINT", number_of_rows="1"),
     "nexmark": table("nexmark", "event_type INT", events__num="1"),
     "socket": table("socket", "a STRING", hostname="localhost", port="9999"),
+    "hybrid": replace(
+        table("hybrid", "ts TIMESTAMP_NTZ", first="history", then="live", overlap="allow"),
+        watermark=Watermark("ts", "ts"),
+        parts=(table("filesystem", "ts TIMESTAMP_NTZ", path="a", format="json"),) * 2,
+    ),
 }
 
 # Their checks need a server: tests/end_to_end/sinks and tests/runtime/connectors/postgres
