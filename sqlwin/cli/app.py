@@ -277,7 +277,6 @@ def explain(
       sqlwin explain queries/streaming/live_dashboard.sql --analyze --for 10s
       sqlwin explain -e "SELECT * FROM range(10)"
       sqlwin explain queries/windows/hop.sql --set table.optimizer.agg-phase-strategy=ONE_PHASE
-      sqlwin explain q.sql --row "k = 'a' AND window_end = TIMESTAMP '2026-03-01 00:10:00'"
     """  # noqa: D301
     if duration is not None:
         if not analyze:
