@@ -225,13 +225,13 @@ def test_variables_are_in_joins_windows_and_inserts(
 ) -> None:
     times = [at(f"2026-01-01 00:{minute:02}") for minute in (0, 5, 10)]
     notebook["df"] = pl.DataFrame({"at": times, "v": [1, 2, 3]})
-    notebook["other"] = [{"v": 2}]
+    notebook["rows_here"] = [{"v": 2}]
     (result,) = fresh_session.execute("""
         SELECT window_end, SUM(df.v) AS s FROM TABLE(TUMBLE(TABLE df, DESCRIPTOR(at),
         INTERVAL '10' MINUTES)) df GROUP BY window_start, window_end ORDER BY window_end
     """)
     assert [row.s for row in result.rows] == [3, 3]
-    assert fresh_session.sql("SELECT df.at FROM df JOIN other ON df.v = other.v").first() == (
+    assert fresh_session.sql("SELECT df.at FROM df JOIN rows_here AS o ON df.v = o.v").first() == (
         times[1],
     )
     fresh_session.execute("CREATE TABLE kept (v BIGINT) WITH ('connector' = 'memory')")
