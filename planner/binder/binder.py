@@ -23,9 +23,8 @@ from planner.aggregates.calls import (
 from planner.binder.all_time.groups import bind_grouping_of_stream
 from planner.binder.analysed_apart import analyse_apart
 from planner.binder.as_of import join_as_of
-from planner.binder.changes.function import bind_changelog
 from planner.binder.changes.net_rows import signed_rows
-from planner.binder.changes.to_changelog import bind_to_changelog
+from planner.binder.changes.to_changelog import bind_changelog
 from planner.binder.changes.windows import in_windows_of_changes
 from planner.binder.fill.clause import DEFAULT_FILL, FillOptions, bind_fill, fill_clause
 from planner.binder.fill.function import bind_gap_fill
@@ -68,7 +67,6 @@ from planner.sql.names import (
     without_unused_ctes,
 )
 from planner.sql.nodes import (
-    CHANGELOG,
     CHANGELOGS,
     LEFT_OUT_HINTS,
     WINDOW_COLUMNS,
@@ -561,8 +559,7 @@ class _Binder(Relations):
     def window_function(self, function: WindowFunctionCall, scope: Scope) -> Node:
         """Return the node of a window function, with the columns of its data."""
         if function.kind in CHANGELOGS:
-            bind = bind_changelog if function.kind == CHANGELOG else bind_to_changelog
-            return bind(function, self._data(function, scope), self, strict=self.strict)
+            return bind_changelog(function, self._data(function, scope), self, strict=self.strict)
         if self.strict and function.kind in _PLAIN_ROWS:
             message = f"{function.kind} is not supported"
             raise strict_error(message, function.this, self.sql, "remove it")

@@ -14,7 +14,7 @@ from sqlglot import exp
 from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Schema
 from planner.lowering.relation import Relation, RelationLowering, renamed
-from planner.nodes.windows import join_words
+from planner.nodes.windows import JOIN_TYPES, join_words
 from planner.sql.build import (
     alias,
     bare_column,
@@ -29,18 +29,7 @@ from runtime.plan.rows import JoinedRows
 from runtime.refusal import refuse
 from runtime.spec.table import Column
 
-_TYPES = {
-    "": "Inner",
-    "INNER": "Inner",
-    "CROSS": "Inner",
-    "LEFT": "LeftOuter",
-    "RIGHT": "RightOuter",
-    "FULL": "FullOuter",
-    "SEMI": "LeftSemi",
-    "LEFT SEMI": "LeftSemi",
-    "ANTI": "LeftAnti",
-    "LEFT ANTI": "LeftAnti",
-}
+_TYPES = {**JOIN_TYPES, "CROSS": "Inner"}
 _JOIN = frozenset({"this", "side", "kind", "on", "using"})
 # Clauses in which a name of the select list takes precedence over a column
 _AFTER = ("order", "having")
@@ -112,7 +101,7 @@ class _Joined:
         return over
 
     def items(self, star: exp.Expr) -> list[exp.Expr]:
-        """Return the columns of `*` or `a.*`: first those of USING."""
+        """Return the columns of `*` or `a.*`, with the columns of USING first."""
         if star_leaves_out(star) != frozenset():
             refuse("* with modifiers over a join is not compiled")
         table = star.table.lower() if isinstance(star, exp.Column) else None

@@ -188,6 +188,20 @@ def _attach(
     return AttachedWindow(window, start, end, time, times, tuple(others)) if first else None
 
 
+# Type of a `WindowJoin` by the words of a join
+JOIN_TYPES = {
+    "": "Inner",
+    "INNER": "Inner",
+    "LEFT": "LeftOuter",
+    "RIGHT": "RightOuter",
+    "FULL": "FullOuter",
+    "SEMI": "LeftSemi",
+    "LEFT SEMI": "LeftSemi",
+    "ANTI": "LeftAnti",
+    "LEFT ANTI": "LeftAnti",
+}
+
+
 def join_words(join: exp.Join) -> str:
     """Return the keywords of a join that say which rows it keeps, in upper case, without OUTER."""
     return " ".join(filter(None, (join.side, join.kind))).upper().removesuffix(" OUTER")

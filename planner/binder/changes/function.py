@@ -41,7 +41,7 @@ KINDS = {"INSERT": 1, "UPDATE_BEFORE": -1, "UPDATE_AFTER": 1, "DELETE": -1}
 SHORT_KINDS = {"INSERT": "+I", "UPDATE_BEFORE": "-U", "UPDATE_AFTER": "+U", "DELETE": "-D"}
 
 
-def bind_changelog(
+def bind_from_changelog(
     function: WindowFunctionCall, source: Node, relations: Relations, *, strict: bool
 ) -> Node:
     """Return the table that changes describe.

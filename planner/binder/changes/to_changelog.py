@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from planner.binder.changes.function import SHORT_KINDS, check_kind
+from planner.binder.changes.function import SHORT_KINDS, bind_from_changelog, check_kind
 from planner.binder.changes.net_rows import signed_rows
 from planner.binder.relations import Relations
 from planner.binder.strict_flink import check_spellings
@@ -30,12 +30,20 @@ from planner.nodes.logical import (
 )
 from planner.nodes.windows import window_properties
 from planner.sql.build import column, literal
-from planner.sql.nodes import TO_CHANGELOG, WindowFunctionCall, error_at, span_of
+from planner.sql.nodes import CHANGELOG, TO_CHANGELOG, WindowFunctionCall, error_at, span_of
 from planner.streams.refusals import BATCH, StreamRefusal
 from runtime.spec.table import Column
 
 # Nodes whose rows are results
 _Results = Aggregate | WindowRank | WindowDeduplicate | WindowJoin
+
+
+def bind_changelog(
+    function: WindowFunctionCall, source: Node, relations: Relations, *, strict: bool
+) -> Node:
+    """Return the rows of FROM_CHANGELOG or TO_CHANGELOG; for the arguments see both."""
+    bind = bind_from_changelog if function.kind == CHANGELOG else bind_to_changelog
+    return bind(function, source, relations, strict=strict)
 
 
 def bind_to_changelog(

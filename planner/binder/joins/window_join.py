@@ -12,7 +12,7 @@ from planner.binder.joins.stream_rows import EXTRAS
 from planner.binder.relations import Relations, Scope
 from planner.catalog import Schema
 from planner.nodes.logical import INTERVAL_COLUMNS, Node
-from planner.nodes.windows import join_words, window_properties
+from planner.nodes.windows import JOIN_TYPES, join_words, window_properties
 from planner.sql.build import (
     alias,
     column,
@@ -26,18 +26,6 @@ from planner.sql.nodes import error_at, span_of
 from planner.sql.parts import has_other_parts
 from runtime.errors import AnalysisError, nearest
 from runtime.refusal import refuse
-
-_TYPES = {
-    "": "Inner",
-    "INNER": "Inner",
-    "LEFT": "LeftOuter",
-    "RIGHT": "RightOuter",
-    "FULL": "FullOuter",
-    "SEMI": "LeftSemi",
-    "LEFT SEMI": "LeftSemi",
-    "ANTI": "LeftAnti",
-    "LEFT ANTI": "LeftAnti",
-}
 
 
 def bind_join(select: exp.Select, relations: Relations, scope: Scope) -> exp.Select | None:
@@ -58,7 +46,7 @@ def bind_join(select: exp.Select, relations: Relations, scope: Scope) -> exp.Sel
     right = side_of(join.this, relations, scope)
     if left is None or right is None:
         return None
-    join_type = _TYPES.get(join_words(join))
+    join_type = JOIN_TYPES.get(join_words(join))
     if join_type is None or join.method not in ("", "NATURAL"):
         words = filter(None, (join.method, join.side, join.kind))
         refuse(f"a {' '.join(words)} JOIN of windows is not supported")
