@@ -12,18 +12,7 @@ from runtime.errors import AnalysisError
 from runtime.plan.simulated import SimulatedTable
 from runtime.simulator.delays import Arrivals, arrivals_of
 from runtime.spec.figures import count_text
-from sqlwin.execution.simulated import StoredRows
-
-# Names of the columns with the time at which a row arrived and with its partition
-_ARRIVAL, _PARTITION = "$arrival", "$partition"
-# Metadata columns that have them, by connector
-_METADATA = {
-    "filesystem": {_ARRIVAL: "TIMESTAMP_LTZ(6) METADATA FROM 'file.modification-time'"},
-    "kafka": {
-        _ARRIVAL: "TIMESTAMP_LTZ(3) METADATA FROM 'timestamp'",
-        _PARTITION: "INT METADATA FROM 'partition'",
-    },
-}
+from sqlwin.execution.simulated import ARRIVAL, PARTITION, StoredRows
 
 
 @dataclass(frozen=True)
@@ -42,7 +31,7 @@ class ArrivalColumns:
     @property
     def by_name(self) -> dict[str, str | None]:
         """The columns by the names under which they are read."""
-        return {_ARRIVAL: self.arrival, _PARTITION: self.partition}
+        return {ARRIVAL: self.arrival, PARTITION: self.partition}
 
 
 def read_arrivals(
@@ -63,19 +52,20 @@ def read_arrivals(
     """
     assert table.time is not None, "windows on event time follow a column"
     chosen = {own: column for own, column in given.by_name.items() if column is not None}
-    known = _METADATA.get(stored.connector(table), {})
-    metadata = {own: text for own, text in known.items() if own not in chosen}
-    if _ARRIVAL not in {*chosen, *metadata}:
+    known = stored.metadata(table)
+    wanted = {ARRIVAL, PARTITION} - chosen.keys()
+    metadata = {own: text for own, text in known.items() if own in wanted}
+    if ARRIVAL not in {*chosen, *metadata}:
         raise AnalysisError(
             f"the connector of {table.name} does not know when a row arrived",
             hint="name the column that does: --arrival COLUMN, or "
             "ADVISE WITH ('arrival' = 'column') SELECT ...",
         )
     rows = stored.read(table, chosen, metadata)
-    arrived_us = _arrived_us(rows.column(_ARRIVAL), chosen.get(_ARRIVAL, _ARRIVAL), zone)
+    arrived_us = _arrived_us(rows.column(ARRIVAL), chosen.get(ARRIVAL, ARRIVAL), zone)
     if not len(rows):
         raise AnalysisError(f"{table.name} has no rows")
-    splits = rows.column(_PARTITION) if _PARTITION in rows.column_names else None
+    splits = rows.column(PARTITION) if PARTITION in rows.column_names else None
     return arrivals_of(table, rows, arrived_us, splits, every_us, zone)
 
 

@@ -70,6 +70,22 @@ class Simulated:
         return identity_of(self.lowered, self.options, DEFAULT, str)
 
 
+# Columns with the file, partition and offset of a row, and with the instant at which it arrived
+FILE, PARTITION, OFFSET, ARRIVAL = "$file", "$partition", "$offset", "$arrival"
+# Metadata columns that have them, by connector
+_METADATA = {
+    "filesystem": {
+        FILE: "STRING METADATA FROM 'file.path'",
+        ARRIVAL: "TIMESTAMP_LTZ(6) METADATA FROM 'file.modification-time'",
+    },
+    "kafka": {
+        PARTITION: "INT METADATA FROM 'partition'",
+        OFFSET: "BIGINT METADATA FROM 'offset'",
+        ARRIVAL: "TIMESTAMP_LTZ(3) METADATA FROM 'timestamp'",
+    },
+}
+
+
 @dataclass(frozen=True)
 class StoredRows:
     """Reader of the rows that a session's tables hold.
@@ -82,10 +98,11 @@ class StoredRows:
     plans: Plans
     run: Callable[[Statement], pa.Table]
 
-    def connector(self, table: SimulatedTable) -> str:
-        """Return the connector of a table in lower case; empty for a table of Spark."""
+    def metadata(self, table: SimulatedTable) -> Mapping[str, str]:
+        """Return the types and keys of the columns about a table's rows, by name."""
         entry = self.plans.catalog.entry(self._name(table))
-        return entry.connector.lower() if isinstance(entry, TableSpec) else ""
+        connector = entry.connector.lower() if isinstance(entry, TableSpec) else ""
+        return _METADATA.get(connector, {})
 
     def read(
         self,
@@ -98,7 +115,7 @@ class StoredRows:
         Args:
             table: Table.
             columns: Columns of the table to read again, by their new names.
-            metadata: Types and keys of metadata columns to read, by name.
+            metadata: Those of `metadata` to read.
 
         Raises:
             SqlwinError: The rows cannot be read.

@@ -18,23 +18,8 @@ from runtime.simulator.origins import Origin, origin_of, result_rows
 from runtime.simulator.tables import TableRows
 from runtime.spec.figures import count_text, wall_clock_text
 from runtime.spec.stream import LATE_ROW
-from sqlwin.execution.simulated import Simulated, StoredRows
+from sqlwin.execution.simulated import ARRIVAL, PARTITION, Simulated, StoredRows
 
-# Column with the instant at which a row arrived
-_ARRIVAL = "$arrival"
-# Columns that say where a row is stored and when it arrived, and the metadata columns that have
-# them, by connector
-_METADATA = {
-    "filesystem": {
-        "$file": "STRING METADATA FROM 'file.path'",
-        _ARRIVAL: "TIMESTAMP_LTZ(6) METADATA FROM 'file.modification-time'",
-    },
-    "kafka": {
-        "$partition": "INT METADATA FROM 'partition'",
-        "$offset": "BIGINT METADATA FROM 'offset'",
-        _ARRIVAL: "TIMESTAMP_LTZ(3) METADATA FROM 'timestamp'",
-    },
-}
 # Time between the micro-batches of a stream over the rows
 _EVERY_US = 1_000_000
 # Lines per list
@@ -51,7 +36,7 @@ class _Read:
     @property
     def places(self) -> list[str]:
         """The columns that say where a row is stored."""
-        return [name for name in self.metadata if name != _ARRIVAL]
+        return [name for name in self.metadata if name != ARRIVAL]
 
 
 @dataclass(frozen=True)
@@ -112,7 +97,7 @@ def _untraceable(refusal: Refusal) -> AnalysisError:
 
 def _read(table: SimulatedTable, stored: StoredRows) -> _Read:
     """Return all rows of a table."""
-    metadata = _METADATA.get(stored.connector(table), {})
+    metadata = stored.metadata(table)
     return _Read(stored.read(table, {}, metadata), tuple(metadata))
 
 
@@ -161,11 +146,11 @@ def _lines(origin: Origin, given: _Given, *, lists_rows: bool) -> Iterator[str]:
 def _late(origin: Origin, given: _Given) -> int:
     """Return how many rows of the only window a stream misses; 0 if that is not known."""
     read, table = given.rows[origin.source], given.tables[origin.source]
-    if _ARRIVAL not in read.metadata or None in origin.bounds_us or len(origin.bounds_us) != 1:
+    if ARRIVAL not in read.metadata or None in origin.bounds_us or len(origin.bounds_us) != 1:
         return 0
     zone = origin.operator.step.input.mode.time_zone
-    arrived_us = int64_values(one_chunk(read.rows.column(_ARRIVAL)).cast(pa.timestamp("us", "UTC")))
-    splits = read.rows.column("$partition") if "$partition" in read.metadata else None
+    arrived_us = int64_values(one_chunk(read.rows.column(ARRIVAL)).cast(pa.timestamp("us", "UTC")))
+    splits = read.rows.column(PARTITION) if PARTITION in read.metadata else None
     arrivals = arrivals_of(table.table, read.rows, arrived_us, splits, _EVERY_US, zone)
     counted = tried(counted_rows, origin.operator, arrivals, given.lateness_us)
     if isinstance(counted, Refusal):
