@@ -147,6 +147,12 @@ def check_parts(parts: Parts) -> None:
         CatalogError: One cannot.
     """
     spec, first, then = parts.spec, parts.first, parts.then
+    if spec.partitioned_by:
+        raise CatalogError(
+            f"table `{spec.name}` is partitioned, but stores no rows itself",
+            subjects=(spec.name,),
+            hint="leave out PARTITIONED BY, or declare it for the tables that it reads",
+        )
     if first.is_unbounded:
         raise _wrong_part(spec, "first", first, "it is unbounded", "name a bounded table")
     if then.spec.connector.lower() not in _THEN:

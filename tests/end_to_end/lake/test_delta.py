@@ -168,3 +168,15 @@ def test_a_stream_of_changes_gives_the_rows_of_the_newest_version(
     hint = "/*+ OPTIONS('scan.changes' = 'false') */"
     with pytest.raises(CatalogError, match=r"a query cannot change 'scan\.changes'"):
         fresh_session.sql(f"SELECT * FROM t {hint}")
+    named_alike = rows_of(10).append_column("_change_type", pa.array(["x"] * 10))
+    write_deltalake(tmp_path / "alike", named_alike)
+    with pytest.raises(
+        ExecutionError, match=r"it stores a column _change_type, which 'scan\.changes'"
+    ):
+        fresh_session.execute(
+            "CREATE TABLE alike (WATERMARK FOR ts AS ts) WITH ('connector' = 'delta', "
+            f"'path' = '{tmp_path}/alike', 'scan.changes' = 'true'); "
+            "SET 'execution.runtime-mode' = 'streaming'; "
+            "SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE alike, DESCRIPTOR(ts), INTERVAL '1' DAY)) "
+            "GROUP BY window_start, window_end"
+        )

@@ -209,6 +209,8 @@ def stream_delta(spark: SparkSession, spec: TableSpec) -> DataFrame:
     opened = open_delta(spec, place, zone)
     table = delta_table(spec, opened, place, zone)
     has_changes = option_values(spec).get(SCAN_CHANGES, "").lower() == "true"
+    if has_changes and CHANGE_TYPE in table.schema.names:
+        raise UnreadableError(f"it stores a column {CHANGE_TYPE}, which '{SCAN_CHANGES}' adds")
     stored = replace(spec, columns=tuple(c for c in spec.columns if c.name != CHANGE_TYPE))
     check_stored_columns(stored if has_changes else spec, table)
     fields = column_fields(spec, table.schema)

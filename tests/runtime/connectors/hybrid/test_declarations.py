@@ -60,6 +60,10 @@ WRONG = {
         ),
         "the key of the overlap cannot have column `A` of type",
     ),
+    "partitions": (
+        replace(hybrid(), partitioned_by=("id",)),
+        "table `events` is partitioned, but stores no rows itself",
+    ),
     "changes": (
         hybrid(
             then=replace(TOPIC, options=tuple({**TOPIC.option_map, "format": "canal-json"}.items()))
