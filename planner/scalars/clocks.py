@@ -51,7 +51,7 @@ class ClockCall:
     """A call on times.
 
     Attributes:
-        kind: What it computes.
+        kind: The function.
         times: Arguments.
         types: Types that all arguments may have.
         unit: Pattern of a text, or unit.

@@ -138,7 +138,7 @@ def _name_of_column(item: exp.Expr) -> str:
 
 
 def _columns_of(star: exp.Column, grouped: _Grouped | None, scope: ColumnScope) -> Schema:
-    """Return the columns of `t.*`: first those of USING, as Spark orders them."""
+    """Return the columns of `t.*`. As in Spark, the columns of USING come first."""
     require(grouped is None and has_only(star, {"this", "table"}) and has_only(star.this, set()))
     found = [schema for name, schema in scope.relations if name == star.table.lower()]
     require(len(found) == 1)

@@ -56,8 +56,8 @@ def unread_splits(spark: SparkSession, table: str) -> SplitStream:
     """
     schema = StructType([StructField("split", StringType())])
     message = (
-        f"table `{table}`: sqlwin keeps what is read in its checkpoint, so Spark cannot start this "
-        "stream itself: iterate over the result, or INSERT its rows"
+        f"table `{table}`: Spark cannot start this stream, because sqlwin's checkpoint has its "
+        "offsets: iterate over the result, or INSERT its rows"
     )
     return SplitStream(unread_rows(spark, schema, message))
 

@@ -49,7 +49,8 @@ class Arrivals:
         zone: Time zone of wall-clock times.
         split: int64[rows], number of each row's partition, from 0. All 0 without partitions.
         splits: Values of the partitions by number.
-        all_columns: Rows with all columns of the table. Those of micro-batches have any value.
+        all_columns: Rows with all columns of the table. Processing time and the current watermark
+            have arbitrary values.
     """
 
     table: str
