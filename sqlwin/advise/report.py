@@ -153,7 +153,7 @@ def _lines(advice: Advice) -> Iterator[str]:
     if len(advice.arrivals.arrived_us) == 1:
         yield (
             "All rows arrived in one micro-batch, so no delay drops any: name the column with the "
-            "time at which they arrived, or a shorter time between micro-batches"
+            "time at which they arrived, or choose a shorter time between micro-batches"
         )
     yield _slices(advice)
     if advice.counted.n_ahead:
