@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from runtime.engines.local.rows import computed_batches
 from runtime.local.scan_rows import ScanRows
-from runtime.plan.local import ArrowBuffer, LocalStep, is_local
+from runtime.plan.exchange import MergedWindows
+from runtime.plan.local import ArrowBuffer, LocalStep, Streaming, is_local
 from runtime.plan.nodes import PlanNode
 from runtime.plan.rows import GivenRows, ProjectedRows, RowScan, UnitedRows, local_rows
 from runtime.plan.simulated import SimulatedOperator
@@ -35,15 +36,17 @@ def carry(rows: PlanNode, *, is_of_operator: bool = False) -> PlanNode | None:
 
 
 def scanned_rows(
-    operator: SimulatedOperator,
+    windows: MergedWindows,
+    mode: ArrowBuffer | Streaming,
     given: Mapping[str, Sequence[pa.RecordBatch]],
     *,
     keeps_filters: bool = True,
 ) -> pa.Table | None:
-    """Return LATE_ROW, TIME and the group keys of the rows that an operator counts.
+    """Return LATE_ROW, TIME and the group keys of the rows that windows count.
 
     Args:
-        operator: Operator.
+        windows: Windows.
+        mode: Mode of their local stage.
         given: Rows of tables, and windows of operators, with their numbers as LATE_ROW.
         keeps_filters: Whether rows that filters remove are left out.
 
@@ -53,7 +56,7 @@ def scanned_rows(
     Raises:
         ExecutionError: An expression fails.
     """
-    local = local_rows(operator.windows)
+    local = local_rows(windows)
     assert is_local(local, RowScan, ArrowBuffer), "a simulated operator reads relations"
     source = local.source
     relation = carry(source.input) or carry(source.input, is_of_operator=True)
@@ -64,7 +67,7 @@ def scanned_rows(
     scan = ScanRows(
         LocalStep(
             source,
-            operator.step.input.mode,
+            mode,
             local.window,
             local.time_column,
             local.time_type,

@@ -411,8 +411,10 @@ def counted_rows(operator: SimulatedOperator, arrivals: Arrivals, lateness_us: i
         refuse("only TUMBLE, HOP and CUMULATE have ends that do not depend on other rows")
     if mode.sources[0].idle_advance_us is not None:
         refuse("the clock of the machine advances the watermark")
-    rows = scanned_rows(operator, {arrivals.table: [arrivals.all_columns]})
-    if rows is None or len(mode.sources) != 1:
+    rows = None
+    if len(mode.sources) == 1:
+        rows = scanned_rows(operator.windows, mode, {arrivals.table: [arrivals.all_columns]})
+    if rows is None:
         refuse("its windows are not over the rows of one table")
     assigner = windows.assigner()
     slice_end = assigner.slice_end(int64_values(one_chunk(rows.column(TIME))))

@@ -1,30 +1,38 @@
 """Trace a row of a query's result to the rows of tables that it was computed from.
 
-The query runs over numbered rows. Filters and projections above the windows carry the number of a
-window, and those below it carry the number of a row. A row is in a window if it has the window's
-group keys and its time is within the bounds. This holds for every window function.
+The query runs over numbered rows. The rows of tables and of all steps are numbered together, so a
+number says which step a row is from. Filters, projections and ranks pass the numbers of their rows
+on, and a join has the numbers of its pairs. A row is in a window if it has the window's group keys
+and its time is within the bounds. This holds for every window function.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from runtime.compute.arrow.batches import as_batch
 from runtime.compute.kernels.columns import Int64Array, int64_values, one_chunk
+from runtime.compute.kernels.joins import join_rows
 from runtime.compute.kernels.keys import encode_keys
 from runtime.engines.local.rows import computed_batches, schema_of
-from runtime.plan.local import ArrowBuffer, is_local
-from runtime.plan.rows import GivenRows, RankedRows, RowScan, local_rows
-from runtime.plan.simulated import SimulatedOperator, SimulatedQuery, SimulatedWholeWindows
+from runtime.plan.exchange import MergedWindows
+from runtime.plan.nodes import PlanNode
+from runtime.plan.rows import JoinedRows, RankedRows, local_rows
+from runtime.plan.simulated import SimulatedOperator, SimulatedPart, SimulatedQuery
 from runtime.refusal import refuse
 from runtime.simulator.carried import carry, scanned_rows
 from runtime.simulator.tables import Moment, TableRows
+from runtime.spec.filling import FillConstant
 from runtime.spec.stream import LATE_ROW, TIME
+
+# Numbers of the rows of a join's sides
+_LEFT, _RIGHT = "$left_row", "$right_row"
 
 
 @dataclass(frozen=True)
@@ -32,26 +40,27 @@ class Origin:
     """Rows that are in the windows of a result row.
 
     Attributes:
-        source: Name of the table, or of the window operator whose windows are the rows.
         keys: Group keys of the windows.
         bounds_us: Start and end of each window, on the wall clock. None for all time.
-        numbers: Numbers of the rows.
+        numbers: Numbers of the rows, which are rows of tables or of `below`.
         times_us: Times of the rows on the wall clock; not used for all time.
         filtered: Numbers of the rows with these keys and times that filters remove.
         slices: End of each slice and the number of its rows; empty for windows without slices.
-        operator: Operator of the windows.
-        below: Origin of the rows if they are windows themselves.
+        operator: Operator of the windows. None for windows that are grouped again.
+        below: Origins of the rows that are windows themselves.
+        is_added: Whether FILL adds the windows. They have no rows, and `below` has the windows from
+            which their values are taken.
     """
 
-    source: str
     keys: tuple[Mapping[str, object], ...]
     bounds_us: tuple[tuple[int, int] | None, ...]
     numbers: Int64Array
     times_us: Int64Array
     filtered: Int64Array
     slices: tuple[tuple[int, int], ...]
-    operator: SimulatedOperator
-    below: Origin | None = None
+    operator: SimulatedOperator | None
+    below: tuple[Origin, ...] = ()
+    is_added: bool = False
 
 
 def result_rows(query: SimulatedQuery, tables: Mapping[str, TableRows]) -> pa.Table:
@@ -62,24 +71,24 @@ def result_rows(query: SimulatedQuery, tables: Mapping[str, TableRows]) -> pa.Ta
         tables: Rows of its tables, by name.
 
     Raises:
-        Refused: A row of the result is not computed from one window.
+        Refused: A row of the result is not computed from windows.
         ExecutionError: An expression fails.
     """
     return _Tracer(query, tables).result
 
 
-def origin_of(query: SimulatedQuery, tables: Mapping[str, TableRows], number: int) -> Origin:
-    """Return the origin of a window from `result_rows`, by its number."""
-    tracer = _Tracer(query, tables)
-    return tracer.trace(tracer.last, [number])
+def origins_of(
+    query: SimulatedQuery, tables: Mapping[str, TableRows], number: int
+) -> tuple[Origin, ...]:
+    """Return the origins of a row from `result_rows`, by its number: one per joined window."""
+    return _Tracer(query, tables).trace(np.array([number], np.int64))
 
 
 class _Tracer:
     """A query over numbered rows.
 
     Attributes:
-        last: Operator whose windows, or some of them, are the rows of the result.
-        result: Result with the numbers of the windows.
+        result: Result with the numbers of its rows.
     """
 
     def __init__(self, query: SimulatedQuery, tables: Mapping[str, TableRows]) -> None:
@@ -91,46 +100,134 @@ class _Tracer:
             for name, table in tables.items()
             for has_own in [table.table.own_columns == table.table.columns]
         }
-        self._operators: dict[str, SimulatedOperator] = {}
+        self._next = max((table.numbers.stop for table in tables.values()), default=0)
+        # Functions that return the origins of some rows of a step, by the numbers of its rows
+        self._steps: list[tuple[range, Callable[[Int64Array], Iterator[Origin]]]] = []
         for part in query.parts:
-            if isinstance(part, SimulatedWholeWindows):
-                self._pick(part)
-                continue
-            if part.filled is not None:
-                refuse("its rows are windows that FILL adds, or their neighbours")
-            windows = list(computed_batches(part.windows, self._given))
-            self._given[part.name] = [_numbered(windows, schema_of(part.windows))]
-            self._operators[part.name] = part
-        names = {below.name for below in query.rows.walk() if isinstance(below, GivenRows)}
-        carried = carry(query.rows, is_of_operator=True)
-        if carried is None or len(names) != 1 or not names <= self._operators.keys():
-            refuse("its rows are not windows of one aggregation")
-        self.last = self._operators[names.pop()]
-        batches = list(computed_batches(carried, self._given))
-        self.result = pa.Table.from_batches(batches)
+            self._given[part.name] = [self._numbered_rows(part)]
+        self.result = self._carried(query.rows, "its rows are not windows of an aggregation")
 
-    def _pick(self, part: SimulatedWholeWindows) -> None:
-        """Compute the windows that a Top-N or a deduplication picks; they keep their numbers."""
-        rows = part.rows
-        carried = carry(rows.input, is_of_operator=True) if isinstance(rows, RankedRows) else None
-        names = {below.name for below in rows.walk() if isinstance(below, GivenRows)}
-        if not isinstance(rows, RankedRows) or carried is None or len(names) != 1:
-            refuse("its windows are joined or grouped again")
-        ranked = replace(rows, input=carried)
-        self._given[part.name] = list(computed_batches(ranked, self._given))
-        self._operators[part.name] = self._operators[names.pop()]
+    def _numbered_rows(self, part: SimulatedPart) -> pa.RecordBatch:
+        """Return the rows of a step with their numbers."""
+        match part.rows:
+            case JoinedRows() as joined:
+                return self._joined(joined)
+            case RankedRows() as ranked:
+                return self._ranked(ranked)
+        operator = part if isinstance(part, SimulatedOperator) else None
+        windows = part.windows if isinstance(part, SimulatedOperator) else part.rows
+        assert isinstance(windows, MergedWindows), "the other steps aggregate"
+        rows = self._rows(windows, schema_of(windows).names)
+        numbered = self._add(rows, lambda found: self._of_windows(windows, operator, found))
+        if operator is None or operator.filled is None:
+            return numbered
+        return self._filled(operator, numbered)
 
-    def trace(self, operator: SimulatedOperator, numbers: Sequence[int]) -> Origin:
-        """Return the rows in some windows of an operator."""
-        (all_windows,) = self._given[operator.name]
-        windows = all_windows.take(pa.array(numbers))
-        local = local_rows(operator.windows)
-        assert is_local(local, RowScan, ArrowBuffer), "a simulated operator reads relations"
-        rows = self._rows_in(operator, windows, keeps_filters=True)
-        near = self._rows_in(operator, windows, keeps_filters=False)
-        (name,) = {b.name for b in local.source.input.walk() if isinstance(b, GivenRows)}
-        below = self._operators.get(name)
+    def _add(
+        self, rows: pa.Table, origins: Callable[[pa.RecordBatch], Iterator[Origin]]
+    ) -> pa.RecordBatch:
+        """Number the rows of a step.
+
+        Args:
+            rows: All rows.
+            origins: Returns the origins of some of them.
+        """
+        first, self._next = self._next, self._next + len(rows)
+        numbers = range(first, self._next)
+        numbered = as_batch(rows.append_column(LATE_ROW, pa.array(numbers, pa.int64())))
+        self._steps.append((numbers, lambda own: origins(numbered.take(pa.array(own - first)))))
+        return numbered
+
+    def _carried(self, rows: PlanNode, reason: str) -> pa.Table:
+        """Return the rows of a relation over steps with the numbers of the steps' rows.
+
+        Args:
+            rows: Relation.
+            reason: Why it cannot be traced if it does more than filter and project them.
+        """
+        carried = carry(rows, is_of_operator=True)
+        if carried is None:
+            refuse(reason)
+        return self._rows(carried, [*schema_of(rows).names, LATE_ROW])
+
+    def _rows(self, rows: PlanNode, names: Sequence[str]) -> pa.Table:
+        """Return some columns of a relation over tables and steps."""
+        schema = pa.schema([field.with_nullable(True) for field in schema_of(rows)])
+        if LATE_ROW in names and LATE_ROW not in schema.names:
+            schema = schema.append(pa.field(LATE_ROW, pa.int64()))
+        batches = computed_batches(rows, self._given)
+        parts = [batch.select(list(names)).cast(schema) for batch in batches]
+        return pa.Table.from_batches(parts, schema)
+
+    def _ranked(self, rows: RankedRows) -> pa.RecordBatch:
+        """Return the rows that a Top-N or a deduplication picks; they keep their numbers."""
+        from runtime.compute.kernels.ranks import rank_rows
+
+        below = as_batch(self._carried(rows.input, "its Top-N ranks rows of a table"))
+        return as_batch(pa.Table.from_batches([rank_rows(below, rows)]))
+
+    def _joined(self, rows: JoinedRows) -> pa.RecordBatch:
+        """Return the rows of a join of windows."""
+        sides = [
+            as_batch(self._carried(side, "it joins rows of a table"))
+            for side in (rows.left, rows.right)
+        ]
+        left, right = (
+            side.rename_columns([*side.schema.names[:-1], name])
+            for side, name in zip(sides, (_LEFT, _RIGHT), strict=True)
+        )
+        is_filter = rows.join_type in ("LeftSemi", "LeftAnti")
+        fields = left.schema if is_filter else [*left.schema, *right.schema]
+        schema = pa.schema([field.with_nullable(True) for field in fields])
+        pairs = pa.Table.from_batches(join_rows(left, right, rows, schema), schema)
+        return self._add(pairs, self._of_pairs)
+
+    def _filled(self, operator: SimulatedOperator, windows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the windows of an operator and those that FILL adds."""
+        filled = operator.filled
+        assert filled is not None
+        filling = filled.filling
+        bounds = (*filling.keys, filling.end)
+        rows = self._rows(filled, windows.schema.names[:-1])
+        keys = [
+            pa.chunked_array([windows.column(name), *rows.column(name).chunks]) for name in bounds
+        ]
+        codes, _ = encode_keys(keys, len(windows) + len(rows))
+        number = dict(
+            zip(codes[: len(windows)].tolist(), windows.column(LATE_ROW).to_pylist(), strict=True)
+        )
+        numbers = [number.get(code) for code in codes[len(windows) :].tolist()]
+        added = rows.filter(pa.array([number is None for number in numbers]))
+        of_added = self._add(added, lambda found: self._of_added(operator, windows, found))
+        of_windows = rows.append_column(LATE_ROW, pa.array(numbers, pa.int64()))
+        kept = of_windows.filter(pa.array([number is not None for number in numbers]))
+        return as_batch(pa.concat_tables([kept, pa.Table.from_batches([of_added])]))
+
+    def trace(self, numbers: Int64Array) -> tuple[Origin, ...]:
+        """Return the origins of rows of steps. Rows of tables have none."""
+        found: list[Origin] = []
+        for own, origins in self._steps:
+            is_own = (numbers >= own.start) & (numbers < own.stop)
+            if is_own.any():
+                found += origins(numbers[is_own])
+        return tuple(found)
+
+    def _of_pairs(self, pairs: pa.RecordBatch) -> Iterator[Origin]:
+        for name in (_LEFT, _RIGHT):
+            if name in pairs.schema.names:
+                yield from self.trace(np.unique(int64_values(pairs.column(name).drop_null())))
+
+    def _of_windows(
+        self, of: MergedWindows, operator: SimulatedOperator | None, windows: pa.RecordBatch
+    ) -> Iterator[Origin]:
+        local = local_rows(of)
+        rows = self._rows_in(of, operator, windows, keeps_filters=True)
+        near = self._rows_in(of, operator, windows, keeps_filters=False)
         found = int64_values(one_chunk(rows.column(LATE_ROW)))
+        if operator is not None and operator.filled is not None:
+            # the windows of FILL are the windows that it reads
+            yield from self.trace(found)
+            return
         times_us = int64_values(one_chunk(rows.column(TIME)))
         slices: tuple[tuple[int, int], ...] = ()
         if local.window.has_slices and local.window.closes and len(rows):
@@ -138,36 +235,52 @@ class _Tracer:
                 local.window.assigner().slice_end(times_us), return_counts=True
             )
             slices = tuple(zip(ends.tolist(), counts.tolist(), strict=True))
-        of = operator.windows.aggregation
-        starts, ends = (
-            int64_values(windows.column(bound)).tolist()
-            for bound in (of.window_start, of.window_end)
-        )
-        bounds = zip(starts, ends, strict=True)
-        return Origin(
-            name,
-            tuple(windows.select(list(local.keys)).to_pylist()),
-            tuple(bounds) if local.window.closes else (None,) * len(windows),
+        yield Origin(
+            *_keys_and_bounds(of, windows),
             found,
             times_us,
             np.setdiff1d(int64_values(one_chunk(near.column(LATE_ROW))), found),
             slices,
             operator,
-            None if below is None else self.trace(below, found.tolist()),
+            self.trace(found),
         )
+
+    def _of_added(
+        self, operator: SimulatedOperator, windows: pa.RecordBatch, added: pa.RecordBatch
+    ) -> Iterator[Origin]:
+        assert operator.filled is not None
+        filling, none = operator.filled.filling, np.array([], np.int64)
+        numbers = int64_values(windows.column(LATE_ROW))
+        ends, of_added = (int64_values(rows.column(filling.end)) for rows in (windows, added))
+        keys = [pa.chunked_array([windows.column(k), added.column(k)]) for k in filling.keys]
+        codes, _ = encode_keys(keys, len(windows) + len(added))
+        sources: set[int] = set()
+        for place, end in enumerate(of_added.tolist()):
+            is_of_key = codes[: len(windows)] == codes[len(windows) + place]
+            for name, filler in filling.fillers:
+                if isinstance(filler, FillConstant):
+                    continue
+                has_value = is_of_key & np.asarray(windows.column(name).is_valid())
+                before = has_value & (ends < end)
+                if before.any():
+                    sources.add(int(numbers[before][ends[before].argmax()]))
+        below = self.trace(np.array(sorted(sources), np.int64))
+        of = operator.windows
+        yield Origin(*_keys_and_bounds(of, added), none, none, none, (), operator, below, True)
 
     def _rows_in(
         self,
-        operator: SimulatedOperator,
+        of: MergedWindows,
+        operator: SimulatedOperator | None,
         windows: pa.RecordBatch,
         *,
         keeps_filters: bool,
     ) -> pa.Table:
         """Return LATE_ROW and TIME of the rows in windows, of all rows if filters are left out."""
-        rows = scanned_rows(operator, self._given, keeps_filters=keeps_filters)
+        mode = local_rows(of).mode if operator is None else operator.step.input.mode
+        rows = scanned_rows(of, mode, self._given, keeps_filters=keeps_filters)
         if rows is None:
             refuse("its windows are over joined rows")
-        of = operator.windows.aggregation
         keys = [
             pa.chunked_array([*windows.select([key]).columns, *rows.column(key).chunks])
             for key in rows.column_names[2:]
@@ -175,19 +288,25 @@ class _Tracer:
         codes, _ = encode_keys(keys, len(windows) + len(rows))
         times_us = int64_values(one_chunk(rows.column(TIME)))
         is_in = np.zeros(len(rows), bool)
-        for place in range(len(windows)):
-            start, end = (
-                int(int64_values(windows.column(bound))[place])
-                for bound in (of.window_start, of.window_end)
-            )
+        _, bounds = _keys_and_bounds(of, windows)
+        for place, bound in enumerate(bounds):
             has_keys = codes[len(windows) :] == codes[place]
-            is_in |= has_keys & (times_us >= start) & (times_us < end)
+            if bound is not None:
+                has_keys &= (times_us >= bound[0]) & (times_us < bound[1])
+            is_in |= has_keys
         return rows.filter(pa.array(is_in))
 
 
-def _numbered(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    """Return windows in one batch, with their numbers from 0 as LATE_ROW."""
-    whole = pa.Table.from_batches(batches, schema).combine_chunks()
-    numbers = pa.array(range(len(whole)), pa.int64())
-    columns = [one_chunk(column) for column in whole.columns]
-    return pa.RecordBatch.from_arrays([*columns, numbers], names=[*whole.column_names, LATE_ROW])
+def _keys_and_bounds(
+    of: MergedWindows, windows: pa.RecordBatch
+) -> tuple[tuple[Mapping[str, object], ...], tuple[tuple[int, int] | None, ...]]:
+    """Return the group keys and the bounds of windows."""
+    local, aggregation = local_rows(of), of.aggregation
+    keys = tuple(windows.select(list(local.keys)).to_pylist())
+    if not local.window.closes:
+        return keys, (None,) * len(windows)
+    starts, ends = (
+        int64_values(windows.column(bound)).tolist()
+        for bound in (aggregation.window_start, aggregation.window_end)
+    )
+    return keys, tuple(zip(starts, ends, strict=True))

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import int64_values, one_chunk
+from runtime.compute.kernels.columns import BoolArray, int64_values, one_chunk
+from runtime.compute.kernels.keys import encode_keys
 from runtime.errors import AnalysisError
 from runtime.plan.simulated import SimulatedTable
 from runtime.refusal import Refusal, tried
 from runtime.simulator.delays import arrivals_of, counted_rows
-from runtime.simulator.origins import Origin, origin_of, result_rows
+from runtime.simulator.origins import Origin, origins_of, result_rows
 from runtime.simulator.tables import TableRows
 from runtime.spec.figures import count_text, wall_clock_text
 from runtime.spec.stream import LATE_ROW
@@ -84,11 +85,12 @@ def explain_row(simulated: Simulated | Refusal, stored: StoredRows, *, lists_row
             hint="for example EXPLAIN ROW SELECT * FROM (...) WHERE window_end = ... AND k = ...",
         )
     row = result.drop_columns([LATE_ROW]).to_pylist()[0]
-    origin = tried(origin_of, query, tables, result.column(LATE_ROW)[0].as_py())
-    if isinstance(origin, Refusal):
-        raise _untraceable(origin)
+    origins = tried(origins_of, query, tables, result.column(LATE_ROW)[0].as_py())
+    if isinstance(origins, Refusal):
+        raise _untraceable(origins)
     given = _Given(rows, tables, simulated.options.allowed_lateness_us)
-    return "\n".join(("== Row ==", _values(row), *_lines(origin, given, lists_rows=lists_rows)))
+    lines = (line for one in origins for line in _lines(one, given, lists_rows=lists_rows))
+    return "\n".join(("== Row ==", _values(row), *lines))
 
 
 def _untraceable(refusal: Refusal) -> AnalysisError:
@@ -113,40 +115,78 @@ def _lines(origin: Origin, given: _Given, *, lists_rows: bool) -> Iterator[str]:
             for end, n_rows in origin.slices
         ]
     )
-    if origin.below is not None:
+    if origin.is_added:
+        yield "added by FILL: no row is in it" + (", its values are from:" if origin.below else "")
+    elif origin.below:
         yield f"they have {count_text(len(origin.numbers), 'rows')}, which are windows:"
-        yield from _lines(origin.below, given, lists_rows=lists_rows)
-        return
-    read, table = given.rows[origin.source], given.tables[origin.source]
+    for below in origin.below:
+        yield from _lines(below, given, lists_rows=lists_rows)
+    for name, table in given.tables.items():
+        is_of_table = np.isin(origin.numbers, np.array(table.numbers))
+        if is_of_table.any():
+            yield from _rows(origin, name, is_of_table, given, lists_rows=lists_rows)
+
+
+def _rows(
+    origin: Origin, name: str, is_of_table: BoolArray, given: _Given, *, lists_rows: bool
+) -> Iterator[str]:
+    """Yield the lines about the rows of a table.
+
+    Args:
+        origin: Windows.
+        name: Table.
+        is_of_table: Whether each row of the windows is of this table.
+        given: Tables.
+        lists_rows: Whether to list the rows.
+    """
+    read, table = given.rows[name], given.tables[name]
+    numbers = origin.numbers[is_of_table]
+    places = pa.array(np.unique(numbers) - table.numbers.start)
     yield ""
     yield "== Rows =="
-    text = f"{len(origin.numbers):,} of {count_text(len(read.rows), 'rows')} of {origin.source}"
+    text = f"{len(places):,} of {count_text(len(read.rows), 'rows')} of {name}"
     if None not in origin.bounds_us:
-        times = (wall_clock_text(int(bound(origin.times_us))) for bound in (np.min, np.max))
+        times_us = origin.times_us[is_of_table]
+        times = (wall_clock_text(int(bound(times_us))) for bound in (np.min, np.max))
         text += ", with times from {} to {}".format(*times)
+    if len(places) < len(numbers):
+        text += f", read {len(numbers):,} times in all"
     yield text
-    yield from _some(_stored(read, _places(origin, table)))
-    if len(origin.filtered):
-        n_filtered = count_text(len(origin.filtered), "rows")
-        yield f"with these keys and times, but removed by filters: {n_filtered}"
-    n_late = _late(origin, given)
+    yield from _some(_stored(read, places))
+    found = table.rows.drop_columns([LATE_ROW]).take(places)
+    n_filtered = int(np.isin(origin.filtered, np.array(table.numbers)).sum())
+    n_late, n_repeated = _late(origin, name, given), _repeated(found)
+    if n_filtered:
+        yield (
+            f"with these keys and times, but removed by filters: {count_text(n_filtered, 'rows')}"
+        )
+    if n_repeated:
+        yield f"equal to a row before them in all columns: {count_text(n_repeated, 'rows')}"
     if n_late:
         yield (
             f"late: a stream that reads the rows as they arrive, every second, misses "
             f"{count_text(n_late, 'rows')}"
         )
     if lists_rows:
-        found = read.rows.select(table.rows.schema.names[:-1]).take(_places(origin, table))
-        yield from ("", f"== Rows of {origin.source} ==", *map(_values, found.to_pylist()))
+        yield from ("", f"== Rows of {name} ==", *map(_values, found.to_pylist()))
     n_untimed = sum(time is None for time in table.times_us) if table.table.time else 0
     if n_untimed:
-        yield f"without a time, so in no window: {count_text(n_untimed, 'rows')} of {origin.source}"
+        yield f"without a time, so in no window: {count_text(n_untimed, 'rows')} of {name}"
 
 
-def _late(origin: Origin, given: _Given) -> int:
+def _repeated(rows: pa.RecordBatch) -> int:
+    """Return how many rows equal an earlier one."""
+    keys = [pa.chunked_array([column]) for column in rows.columns]
+    codes, _ = encode_keys(keys, rows.num_rows)
+    return len(codes) - np.unique(codes).size
+
+
+def _late(origin: Origin, name: str, given: _Given) -> int:
     """Return how many rows of the only window a stream misses; 0 if that is not known."""
-    read, table = given.rows[origin.source], given.tables[origin.source]
+    read, table = given.rows[name], given.tables[name]
     if ARRIVAL not in read.metadata or None in origin.bounds_us or len(origin.bounds_us) != 1:
+        return 0
+    if origin.operator is None:
         return 0
     zone = origin.operator.step.input.mode.time_zone
     arrived_us = int64_values(one_chunk(read.rows.column(ARRIVAL)).cast(pa.timestamp("us", "UTC")))
@@ -165,11 +205,6 @@ def _window(keys: Mapping[str, object], bounds: tuple[int, int] | None) -> str:
     if bounds is None:
         return text
     return "{}: from {} to {}".format(text, *map(wall_clock_text, bounds))
-
-
-def _places(origin: Origin, table: TableRows) -> pa.Array:
-    """Return the places of an origin's rows among the rows of its table."""
-    return pa.array(origin.numbers - table.numbers.start)
 
 
 def _stored(read: _Read, places: pa.Array) -> list[str]:

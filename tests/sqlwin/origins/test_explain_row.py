@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -15,7 +16,7 @@ from click.testing import CliRunner, Result
 import sqlwin
 from runtime.errors import AnalysisError
 from runtime.simulator.compare import rows_of
-from runtime.simulator.origins import origin_of, result_rows
+from runtime.simulator.origins import Origin, origins_of, result_rows
 from runtime.simulator.tables import TableRows
 from runtime.spec.stream import LATE_ROW
 from sqlwin.cli.app import main
@@ -37,6 +38,9 @@ WIDER = f"""
       SELECT k, COUNT(*) AS n, SUM(v) AS s, window_time AS w FROM TABLE({TUMBLE}) {GROUPS}, window_time
     ), DESCRIPTOR(w), INTERVAL '30' SECONDS)) GROUP BY window_start, window_end
 """
+TUMBLED = f"({SUMS} FROM TABLE({TUMBLE}) {GROUPS})"
+OTHERS = f"(SELECT window_start, window_end, k, MAX(v) AS most FROM TABLE({TUMBLE}) WHERE v % 2 = 0 {GROUPS})"
+SAME_WINDOW = "l.window_start = r.window_start AND l.window_end = r.window_end"
 QUERIES = [
     f"{SUMS} FROM TABLE({TUMBLE}) {GROUPS}",
     f"{SUMS} FROM TABLE({HOP}) WHERE v % 3 <> 0 {GROUPS} HAVING COUNT(*) > 1",
@@ -47,6 +51,18 @@ QUERIES = [
     WIDER,
     "SELECT window_end, k, n, s FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, "
     f"window_end ORDER BY s DESC) AS r FROM ({SUMS} FROM TABLE({TUMBLE}) {GROUPS})) WHERE r = 1",
+    f"SELECT l.k, l.window_end, l.n, r.most FROM {TUMBLED} l JOIN {OTHERS} r ON {SAME_WINDOW} AND l.k = r.k",
+    f"SELECT l.k, l.window_end, l.n, r.most FROM {TUMBLED} l LEFT JOIN {OTHERS} r ON {SAME_WINDOW} "
+    "AND l.k = r.k AND r.most > 40",
+    f"SELECT l.k, l.window_end, l.n FROM {TUMBLED} l WHERE EXISTS (SELECT * FROM {OTHERS} r "
+    f"WHERE {SAME_WINDOW} AND l.k = r.k)",
+    f"SELECT window_start, window_end, SUM(n) AS n, COUNT(*) AS keys FROM {TUMBLED} "
+    "GROUP BY window_start, window_end",
+    f"SELECT window_start, window_end, SUM(n) AS n FROM (SELECT l.window_start, l.window_end, l.n "
+    f"FROM {TUMBLED} l JOIN {OTHERS} r ON {SAME_WINDOW} AND l.k = r.k) GROUP BY window_start, window_end",
+    f"{SUMS} FROM TABLE(TUMBLE(TABLE (SELECT ts, k, v FROM t WHERE v < 20 UNION ALL "
+    "SELECT ts, k, v * 2 FROM t WHERE v > 15), DESCRIPTOR(ts), INTERVAL '10' SECONDS)) "
+    f"{GROUPS}",
 ]
 
 
@@ -85,14 +101,20 @@ def test_the_listed_rows_alone_give_the_row(sql: str, tmp_path: Path) -> None:
     result = result_rows(query, tables)
     assert len(result) > 1
     for place in range(len(result)):
-        origin = origin_of(query, tables, result.column(LATE_ROW)[place].as_py())
-        while origin.below is not None:
-            origin = origin.below
-        some = TableRows(query.tables[0], table.take(pa.array(origin.numbers)), 0)
+        origins = origins_of(query, tables, result.column(LATE_ROW)[place].as_py())
+        used = sorted({row for origin in origins for row in stored_rows(origin)})
+        some = TableRows(query.tables[0], table.take(pa.array(used)), 0)
         again = result_rows(query, {"t": some}).drop_columns([LATE_ROW])
         assert rows_of([result.slice(place, 1).drop_columns([LATE_ROW])])[0] in rows_of([again])
-        others = set(range(len(table))) - set(origin.numbers.tolist())
-        assert set(origin.filtered.tolist()) <= others
+
+
+def stored_rows(origin: Origin) -> Iterator[int]:
+    """Yield the numbers of the rows of tables in an origin."""
+    assert not {*origin.numbers.tolist()} & {*origin.filtered.tolist()}
+    if not origin.below:
+        yield from origin.numbers.tolist()
+    for below in origin.below:
+        yield from stored_rows(below)
 
 
 @pytest.fixture
@@ -175,15 +197,6 @@ def test_processing_time_is_read_but_no_window_of_it(table: sqlwin.Session) -> N
     [
         ("SELECT * FROM sums", "the query returns 6 rows, and EXPLAIN ROW explains one"),
         ("SELECT * FROM sums WHERE k = 'b'", "the query returns 0 rows, and EXPLAIN ROW explains"),
-        (
-            "SELECT window_start, window_end, SUM(n) AS n FROM sums "
-            "GROUP BY window_start, window_end",
-            "the rows of this query cannot be traced: its windows are joined or grouped again",
-        ),
-        (
-            f"{SUMS} FROM TABLE({TUMBLE}) {GROUPS} FILL (n = 0)",
-            "the rows of this query cannot be traced: its rows are windows that FILL adds, or their",
-        ),
         ("INSERT INTO t SELECT * FROM t", "EXPLAIN ROW takes a query that returns one row"),
     ],
 )
@@ -250,3 +263,92 @@ def test_tables_are_read_to_their_end_in_any_mode(table: sqlwin.Session) -> None
     assert mode.to_arrow().column("value").to_pylist() == ["streaming"]
     (tables,) = table.execute("SHOW TABLES")
     assert tables.to_arrow().num_rows == 2
+
+
+def explained(session: sqlwin.Session, sql: str, directory: Path) -> list[str]:
+    (result,) = session.execute(f"EXPLAIN ROW {sql}")
+    assert isinstance(result, ExplainResult)
+    return result.text.replace(str(directory), "").splitlines()
+
+
+def test_both_windows_of_a_join_are_named(table: sqlwin.Session, tmp_path: Path) -> None:
+    sides = (f"({SUMS} FROM TABLE({TUMBLE}) WHERE {c} {GROUPS})" for c in ("v < 4", "v > 2"))
+    left, right = sides
+    lines = explained(
+        table,
+        f"SELECT l.k, l.n, r.s FROM {left} l JOIN {right} r ON {SAME_WINDOW} AND l.k = r.k",
+        tmp_path,
+    )
+    assert lines[:2] == ["== Row ==", "k = a, n = 3, s = 12"]
+    assert [line for line in lines if "rows" in line] == [
+        "slice that ends at 2026-03-01 00:00:10: 3 rows",
+        "3 of 6 rows of t, with times from 2026-03-01 00:00:01 to 2026-03-01 00:00:03",
+        "file /in/one.parquet: 2 rows",
+        "with these keys and times, but removed by filters: 2 rows",
+        "slice that ends at 2026-03-01 00:00:10: 3 rows",
+        "3 of 6 rows of t, with times from 2026-03-01 00:00:03 to 2026-03-01 00:00:05",
+        "file /in/two.parquet: 3 rows",
+        "with these keys and times, but removed by filters: 2 rows",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("filler", "value", "lines"),
+    [
+        ("0", "0", ["added by FILL: no row is in it"]),
+        (
+            "LOCF",
+            "10",
+            [
+                "added by FILL: no row is in it, its values are from:",
+                "",
+                "== Windows ==",
+                "k = a: from 2026-03-01 00:00:00 to 2026-03-01 00:00:05",
+                "slice that ends at 2026-03-01 00:00:05: 4 rows",
+                "",
+                "== Rows ==",
+                "4 of 6 rows of t, with times from 2026-03-01 00:00:01 to 2026-03-01 00:00:04",
+                "file /in/one.parquet: 2 rows",
+                "file /in/two.parquet: 2 rows",
+            ],
+        ),
+    ],
+)
+def test_a_window_that_fill_adds_names_the_window_of_its_values(
+    filler: str, value: str, lines: list[str], table: sqlwin.Session, tmp_path: Path
+) -> None:
+    window = TUMBLE.replace("10", "5")
+    filled = f"{SUMS} FROM TABLE({window}) WHERE v <> 5 {GROUPS} FILL (n = 0, s = {filler})"
+    start = "TIMESTAMP '2026-03-01 00:00:05'"
+    found = explained(table, f"SELECT k, s FROM ({filled}) WHERE window_start = {start}", tmp_path)
+    assert found == [
+        *("== Row ==", f"k = a, s = {value}", "", "== Windows =="),
+        "k = a: from 2026-03-01 00:00:05 to 2026-03-01 00:00:10",
+        *lines,
+    ]
+
+
+def test_rows_that_are_read_twice_or_equal_others_are_counted(
+    table: sqlwin.Session, tmp_path: Path
+) -> None:
+    both = "(SELECT ts, k FROM t UNION ALL SELECT ts, k FROM t)"
+    lines = explained(table, f"SELECT k, COUNT(*) AS n FROM {both} GROUP BY k", tmp_path)
+    assert "6 of 6 rows of t, read 12 times in all" in lines
+    row = {"ts": [START], "k": ["a"], "v": pa.array([7], pa.int64())}
+    for name in ("three", "four"):
+        pq.write_table(pa.table(row), tmp_path / "in" / f"{name}.parquet")
+    lines = explained(table, "SELECT k, COUNT(*) AS n FROM t GROUP BY k", tmp_path)
+    assert "equal to a row before them in all columns: 1 row" in lines
+
+
+def test_rows_of_several_tables_are_listed_apart(table: sqlwin.Session, tmp_path: Path) -> None:
+    table.execute("CREATE TABLE u LIKE t")
+    both = "(SELECT ts, k FROM t UNION ALL SELECT ts, k FROM u WHERE v = 1)"
+    lines = explained(
+        table,
+        f"SELECT k, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE {both}, DESCRIPTOR(ts), "
+        "INTERVAL '1' MINUTE)) GROUP BY k, window_start, window_end",
+        tmp_path,
+    )
+    rows = [line for line in lines if " of 6 rows" in line]
+    assert [line.split(",")[0] for line in rows] == ["6 of 6 rows of t", "1 of 6 rows of u"]
