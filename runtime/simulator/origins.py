@@ -80,8 +80,13 @@ def result_rows(query: SimulatedQuery, tables: Mapping[str, TableRows]) -> pa.Ta
 def origins_of(
     query: SimulatedQuery, tables: Mapping[str, TableRows], number: int
 ) -> tuple[Origin, ...]:
-    """Return the origins of a row from `result_rows`, by its number: one per joined window."""
-    return _Tracer(query, tables).trace(np.array([number], np.int64))
+    """Return the origins of a row from `result_rows`, by its number.
+
+    There is one per joined window, and one without windows for a row of a table.
+    """
+    numbers, none = np.array([number], np.int64), np.array([], np.int64)
+    stored = Origin((), (), numbers, none, none, (), None)
+    return _Tracer(query, tables).trace(numbers) or (stored,)
 
 
 class _Tracer:
@@ -105,7 +110,7 @@ class _Tracer:
         self._steps: list[tuple[range, Callable[[Int64Array], Iterator[Origin]]]] = []
         for part in query.parts:
             self._given[part.name] = [self._numbered_rows(part)]
-        self.result = self._carried(query.rows, "its rows are not windows of an aggregation")
+        self.result = self._carried(query.rows, "it joins rows, not windows")
 
     def _numbered_rows(self, part: SimulatedPart) -> pa.RecordBatch:
         """Return the rows of a step with their numbers."""
@@ -145,7 +150,7 @@ class _Tracer:
             rows: Relation.
             reason: Why it cannot be traced if it does more than filter and project them.
         """
-        carried = carry(rows, is_of_operator=True)
+        carried = carry(rows) or carry(rows, is_of_operator=True)
         if carried is None:
             refuse(reason)
         return self._rows(carried, [*schema_of(rows).names, LATE_ROW])
@@ -163,13 +168,13 @@ class _Tracer:
         """Return the rows that a Top-N or a deduplication picks; they keep their numbers."""
         from runtime.compute.kernels.ranks import rank_rows
 
-        below = as_batch(self._carried(rows.input, "its Top-N ranks rows of a table"))
+        below = as_batch(self._carried(rows.input, "it ranks rows that are joined"))
         return as_batch(pa.Table.from_batches([rank_rows(below, rows)]))
 
     def _joined(self, rows: JoinedRows) -> pa.RecordBatch:
         """Return the rows of a join of windows."""
         sides = [
-            as_batch(self._carried(side, "it joins rows of a table"))
+            as_batch(self._carried(side, "it joins rows, not windows"))
             for side in (rows.left, rows.right)
         ]
         left, right = (

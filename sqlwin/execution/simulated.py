@@ -19,6 +19,7 @@ from planner.lowering.simulated import lower_simulated
 from planner.lowering.stream.steps import StreamSteps
 from planner.nodes.logical import CHANGE_KIND
 from planner.sql.depth import deep_trees
+from planner.streams.refusals import StreamRefusal
 from runtime.errors import AnalysisError
 from runtime.names import quote_name
 from runtime.plan.nodes import PlanNode
@@ -232,10 +233,22 @@ def explain_row(stored: StoredRows, statement: Explain) -> str:
     inner = statement.statement
     if not isinstance(inner, Query):
         raise AnalysisError("EXPLAIN ROW takes a query that returns one row")
+    every = inner.ast.copy()
+    for clause in ("order", "limit", "offset"):
+        every.set(clause, None)
     with _reading_whole(stored.plans):
-        simulated = simulate_query(stored.plans, inner.ast, inner.text)
+        try:
+            simulated = simulate_query(stored.plans, every, inner.text)
+        except StreamRefusal as error:
+            # its rows are traced in the operators of a stream
+            error.message = f"the rows of this query cannot be traced: {error.message}"
+            error.hint = None
+            raise
+        picked = None
+        if inner.ast.args.get("limit") or inner.ast.args.get("offset"):
+            picked = stored.run(inner)
         lists_rows = "VERBOSE" in statement.details
-        text: str = load_part("origin")(simulated, stored, lists_rows=lists_rows)
+        text: str = load_part("origin")(simulated, stored, picked, lists_rows=lists_rows)
     return text
 
 

@@ -55,12 +55,19 @@ class _Given:
     lateness_us: int
 
 
-def explain_row(simulated: Simulated | Refusal, stored: StoredRows, *, lists_rows: bool) -> str:
+def explain_row(
+    simulated: Simulated | Refusal,
+    stored: StoredRows,
+    picked: pa.Table | None,
+    *,
+    lists_rows: bool,
+) -> str:
     """Return the explanation of a query's only row.
 
     Args:
-        simulated: The query, or why its rows cannot be traced.
+        simulated: The query without LIMIT and OFFSET, or why its rows cannot be traced.
         stored: Reads its tables.
+        picked: Rows that LIMIT and OFFSET pick. None without them.
         lists_rows: Whether to list the rows.
 
     Raises:
@@ -79,18 +86,34 @@ def explain_row(simulated: Simulated | Refusal, stored: StoredRows, *, lists_row
     result = tried(result_rows, query, tables)
     if isinstance(result, Refusal):
         raise _untraceable(result)
-    if len(result) != 1:
-        raise AnalysisError(
-            f"the query returns {count_text(len(result), 'rows')}, and EXPLAIN ROW explains one",
-            hint="for example EXPLAIN ROW SELECT * FROM (...) WHERE window_end = ... AND k = ...",
-        )
-    row = result.drop_columns([LATE_ROW]).to_pylist()[0]
+    if picked is not None:
+        result = _equal_rows(result, _only(picked)).slice(0, 1)
+    row = _only(result).drop_columns([LATE_ROW]).to_pylist()[0]
     origins = tried(origins_of, query, tables, result.column(LATE_ROW)[0].as_py())
     if isinstance(origins, Refusal):
         raise _untraceable(origins)
     given = _Given(rows, tables, simulated.options.allowed_lateness_us)
     lines = (line for one in origins for line in _lines(one, given, lists_rows=lists_rows))
     return "\n".join(("== Row ==", _values(row), *lines))
+
+
+def _only(result: pa.Table) -> pa.Table:
+    if len(result) != 1:
+        raise AnalysisError(
+            f"the query returns {count_text(len(result), 'rows')}, and EXPLAIN ROW explains one",
+            hint="for example EXPLAIN ROW SELECT * FROM (...) WHERE window_end = ... AND k = ...",
+        )
+    return result
+
+
+def _equal_rows(result: pa.Table, row: pa.Table) -> pa.Table:
+    """Return the rows of a result that equal a row."""
+    columns = zip(row.columns, result.drop_columns([LATE_ROW]).columns, strict=True)
+    keys = [
+        pa.chunked_array([*one.cast(column.type).chunks, *column.chunks]) for one, column in columns
+    ]
+    codes, _ = encode_keys(keys, 1 + len(result))
+    return result.filter(pa.array(codes[1:] == codes[0]))
 
 
 def _untraceable(refusal: Refusal) -> AnalysisError:
@@ -105,8 +128,9 @@ def _read(table: SimulatedTable, stored: StoredRows) -> _Read:
 
 def _lines(origin: Origin, given: _Given, *, lists_rows: bool) -> Iterator[str]:
     """Yield the lines about the windows of an origin and their rows, outermost first."""
-    yield ""
-    yield "== Windows =="
+    if origin.keys:
+        yield ""
+        yield "== Windows =="
     windows = zip(origin.keys, origin.bounds_us, strict=True)
     yield from _some([_window(keys, bounds) for keys, bounds in windows])
     yield from _some(
@@ -145,7 +169,7 @@ def _rows(
     yield ""
     yield "== Rows =="
     text = f"{len(places):,} of {count_text(len(read.rows), 'rows')} of {name}"
-    if None not in origin.bounds_us:
+    if origin.bounds_us and None not in origin.bounds_us:
         times_us = origin.times_us[is_of_table]
         times = (wall_clock_text(int(bound(times_us))) for bound in (np.min, np.max))
         text += ", with times from {} to {}".format(*times)

@@ -198,6 +198,16 @@ def test_processing_time_is_read_but_no_window_of_it(table: sqlwin.Session) -> N
         ("SELECT * FROM sums", "the query returns 6 rows, and EXPLAIN ROW explains one"),
         ("SELECT * FROM sums WHERE k = 'b'", "the query returns 0 rows, and EXPLAIN ROW explains"),
         ("INSERT INTO t SELECT * FROM t", "EXPLAIN ROW takes a query that returns one row"),
+        ("SELECT * FROM sums ORDER BY n LIMIT 2", "the query returns 2 rows, and EXPLAIN ROW"),
+        (
+            "SELECT a.k FROM t a JOIN t b ON a.v = b.v",
+            "the rows of this query cannot be traced: a join of two streams would store all rows",
+        ),
+        (
+            "SELECT a.v FROM t a JOIN t b ON a.k = b.k AND a.ts BETWEEN b.ts AND "
+            "b.ts + INTERVAL '1' SECOND",
+            "the rows of this query cannot be traced: it joins rows, not windows",
+        ),
     ],
 )
 def test_errors_say_what_to_change(table: sqlwin.Session, sql: str, error: str) -> None:
@@ -352,3 +362,22 @@ def test_rows_of_several_tables_are_listed_apart(table: sqlwin.Session, tmp_path
     )
     rows = [line for line in lines if " of 6 rows" in line]
     assert [line.split(",")[0] for line in rows] == ["6 of 6 rows of t", "1 of 6 rows of u"]
+
+
+def test_the_row_that_limit_picks_is_explained(table: sqlwin.Session, tmp_path: Path) -> None:
+    sql = f"SELECT window_end, COUNT(*) AS n FROM TABLE({TUMBLE}) GROUP BY window_start, window_end"
+    lines = explained(table, f"{sql} ORDER BY n DESC LIMIT 1", tmp_path)
+    assert lines[1] == "window_end = 2026-03-01 00:00:10, n = 5"
+    assert "slice that ends at 2026-03-01 00:00:10: 5 rows" in lines
+    lines = explained(table, f"{sql} ORDER BY n DESC LIMIT 1 OFFSET 1", tmp_path)
+    assert "1 of 6 rows of t, with times from 2026-03-01 00:00:12 to 2026-03-01 00:00:12" in lines
+
+
+def test_a_row_of_a_table_is_found_where_it_is_stored(
+    table: sqlwin.Session, tmp_path: Path
+) -> None:
+    lines = explained(table, "SELECT v * 2 AS twice FROM t WHERE v = 4", tmp_path)
+    assert lines == [
+        *("== Row ==", "twice = 8", "", "== Rows ==", "1 of 6 rows of t"),
+        "file /in/two.parquet: 1 row",
+    ]
