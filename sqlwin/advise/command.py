@@ -55,10 +55,10 @@ FAILED = 1
 @click.option(
     "--format",
     "output_format",
-    type=click.Choice(["table", "json", "chart"]),
+    type=click.Choice(["table", "json", "chart", "html"]),
     default="table",
     show_default=True,
-    help="Format of the output.",
+    help="Format of the output; html is a page with charts for the browser.",
 )
 @parameter_option
 @with_spark_options
@@ -85,6 +85,7 @@ def advise(
     Examples, from the project's root:
       sqlwin advise --arrival left_at --every '1 min' queries/testing/delayed_departures.sql
       sqlwin advise --arrival left_at --format json queries/testing/delayed_departures.sql
+      sqlwin advise --arrival left_at --format html queries/testing/delayed_departures.sql
 
     Exits with 1 if a replay drops other rows than predicted.
     """  # noqa: D301 (click's mark is the character \b itself)
@@ -92,6 +93,7 @@ def advise(
 
     from runtime.errors import AnalysisError, SqlwinError
     from sqlwin.advise.advice import replay
+    from sqlwin.advise.page import advice_page
     from sqlwin.advise.report import advice_as_json, advice_result, print_advice
     from sqlwin.console.options import connect
     from sqlwin.control import SessionControl
@@ -124,6 +126,8 @@ def advise(
     elif output_format == "chart":
         table, _ = advice_result(advice)
         write_chart(table.column_names, table.to_batches(), partial(click.echo, nl=False))
+    elif output_format == "html":
+        click.echo(advice_page(advice, outcomes))
     else:
         print_advice(advice, outcomes, Console(highlight=False))
     if not all(outcome.agrees for outcome in outcomes):

@@ -37,11 +37,11 @@ _RESULT = pa.schema(
 def print_advice(advice: Advice, replays: Sequence[Replay], console: Console) -> None:
     """Print an advice for people."""
     console.print(_heading(advice), soft_wrap=True)
-    print_table(_COLUMNS, [_table(advice)], console, null="", max_rows=None)
+    print_table(_COLUMNS, [advice_table(advice)], console, null="", max_rows=None)
     for line in _lines(advice):
         console.print(line, soft_wrap=True)
     for one in replays:
-        console.print(_replay_text(one), soft_wrap=True)
+        console.print(replay_text(one), soft_wrap=True)
 
 
 def advice_result(advice: Advice) -> tuple[pa.Table, tuple[str, ...]]:
@@ -123,7 +123,8 @@ def _delay(delay_us: int, advice: Advice) -> str:
     return render_duration(delay_us) + " (now)" * (delay_us == advice.current_us)
 
 
-def _table(advice: Advice) -> pa.RecordBatch:
+def advice_table(advice: Advice) -> pa.RecordBatch:
+    """Return an advice as a table of texts, a row per delay."""
     counted = advice.counted
     rows = [
         (
@@ -193,7 +194,8 @@ def _batches(number: int) -> str:
     return "1 micro-batch" if number == 1 else f"{number:,} micro-batches"
 
 
-def _replay_text(one: Replay) -> str:
+def replay_text(one: Replay) -> str:
+    """Return whether a stream drops the rows that were predicted."""
     delay = render_duration(one.delay_us)
     dropped = f"the stream drops {count_text(len(one.dropped), 'rows')} with a delay of {delay}"
     if one.agrees:

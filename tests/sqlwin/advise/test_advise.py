@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import re
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -389,6 +390,16 @@ def test_a_chart_has_a_bar_per_delay(tmp_path: Path) -> None:
     assert code == 0
     titles = ["rows_dropped", "windows_short", "missing_share", "wait_seconds"]
     assert [line.strip() for line in out.splitlines() if line.strip() in titles] == titles
+
+
+def test_the_page_has_the_table_the_lines_and_a_chart_per_figure(tmp_path: Path) -> None:
+    path = script(tmp_path, [(1, 1, "<a>"), (2, 12, "<a>"), (3, 9, "b"), (4, 13, "<a>")])
+    code, out, _ = advise(path, "--arrival", "arrived", "--format", "html", "--replay")
+    assert code == 0
+    titles = ["rows dropped", "windows short of rows", "partials in state"]
+    assert [title for title in titles if f'aria-label="{title}"' in out] == titles
+    assert "<td" in out and "WATERMARK FOR `ts`" in out and "as predicted" in out
+    assert not re.search(r"<!--|<a>|<link|src=|url\(", out)
 
 
 def test_rows_that_arrive_together_tell_nothing(tmp_path: Path) -> None:
