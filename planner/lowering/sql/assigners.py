@@ -5,7 +5,7 @@ Window kinds give it as Spark SQL over BIGINT microseconds; see `runtime.windows
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast
 
 from sqlglot import exp
@@ -13,11 +13,14 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 
 from planner.lowering.sql.refusals import refuse_part
+from planner.lowering.sql.relations import Ctes, select
 from planner.lowering.sql.target import Target
 from planner.lowering.sql.text import number, operand
 
 # Stands for the argument
 ARGUMENT = "t"
+# Month of a time, counted from January 1970
+_MONTH = "$month"
 
 
 class _Plain(Spark):
@@ -43,8 +46,57 @@ def on_target(sql: str, argument: exp.Expr, target: Target) -> exp.Expr:
     Raises:
         NotPortable: The target has no such function.
     """
+    return _rewritten(_parsed(sql), argument, target)
+
+
+def in_months(
+    ctes: Ctes,
+    name: str,
+    source: exp.Table,
+    kept: Sequence[exp.Expr],
+    sql: str,
+    argument: exp.Expr,
+) -> tuple[exp.Table, exp.Expr]:
+    """Return arithmetic of months on a target, with the month as a column of a CTE of its own.
+
+    The arithmetic repeats the month, whose own text is long.
+
+    Args:
+        ctes: CTEs of the text.
+        name: Name of the new CTE.
+        source: Relation that has the argument.
+        kept: Other columns of the new CTE.
+        sql: Spark SQL over the column `ARGUMENT`.
+        argument: Replacement of the argument.
+
+    Returns:
+        The CTE, and the arithmetic over its columns.
+
+    Raises:
+        NotPortable: The target has no such function.
+    """
+    select_list = _parsed(sql)
+    months = {cast(exp.Expr, year.find_ancestor(exp.Cast)) for year in _years(select_list)}
+    (month,) = months
+    column = ctes.names.column(_MONTH)
+    value = _rewritten(exp.Select(expressions=[month.copy()]), argument, ctes.target)
+    query = select([*kept, ctes.named(value, _MONTH)], source)
+    table = ctes.add(name, query, "month is counted from January 1970")
+    by_month = select_list.transform(lambda node: column.copy() if node == month else node)
+    return table, _rewritten(by_month, argument, ctes.target)
+
+
+def _years(tree: exp.Expr) -> list[exp.Expr]:
+    return [node for node in tree.find_all(exp.Anonymous) if node.name.upper() == "YEAR"]
+
+
+def _parsed(sql: str) -> exp.Select:
     tree = _Plain().parse(f"SELECT {sql}")[0]
     assert isinstance(tree, exp.Select)
+    return tree
+
+
+def _rewritten(tree: exp.Expr, argument: exp.Expr, target: Target) -> exp.Expr:
 
     def rewrite(node: exp.Expr) -> exp.Expr:
         match node:

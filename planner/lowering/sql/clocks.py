@@ -42,8 +42,21 @@ def local_us(target: Target, time: exp.Expr, type_: str, zone: str, part: str) -
     return _within_rules(target, time, there, "bigint", zone)
 
 
-def instant(target: Target, time_us: exp.Expr, zone: str, part: str) -> exp.Expr:
-    """Return the instant at which clocks show microseconds since 1970. Args are as in `local_us`.
+def instant(
+    target: Target,
+    time_us: exp.Expr,
+    zone: str,
+    part: str,
+    offsets: tuple[exp.Expr, exp.Expr] | None = None,
+) -> exp.Expr:
+    """Return the instant at which clocks show microseconds since 1970.
+
+    Args:
+        target: Engine.
+        time_us: Microseconds.
+        zone: Time zone of the clocks.
+        part: Part of the query that depends on them.
+        offsets: Columns with the results of `Target.offsets_around`, if the text has them.
 
     Raises:
         NotPortable: The target may have other clocks.
@@ -51,7 +64,7 @@ def instant(target: Target, time_us: exp.Expr, zone: str, part: str) -> exp.Expr
     offset_us = _fixed_offset_us(zone)
     if offset_us is not None:
         return target.from_us(_plus(time_us, -offset_us), "timestamp")
-    there = target.instant(time_us, zone) if time_zone(zone) is not None else None
+    there = target.instant(time_us, zone, offsets) if time_zone(zone) is not None else None
     if there is None:
         _refuse(target, zone, part)
     return _within_rules(target, time_us, there, "timestamp", zone)

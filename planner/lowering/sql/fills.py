@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from planner.lowering.sql.assigners import ARGUMENT, on_target
+from planner.lowering.sql.assigners import ARGUMENT, in_months, on_target
 from planner.lowering.sql.clocks import instant, is_fixed
 from planner.lowering.sql.expressions import TargetExpressions
 from planner.lowering.sql.refusals import refuse_part
@@ -39,6 +39,11 @@ _FIRST, _LAST = "$first_end_us", "$last_end_us"
 _ADDED, _EMPTY = "$is_added", "$is_empty"
 # Months of windows, and the first microseconds of months
 _FIRST_MONTH, _LAST_MONTH, _MONTH = "$first_month", "$last_month", "$month"
+# The last microsecond of a window, the instants of the first and of this one, and the offsets
+# of clocks a day before them and after
+_LAST_TIME = "$last_us"
+_INSTANT, _OFFSET_BEFORE, _OFFSET_AFTER = "_instant", "_offset_before", "_offset_after"
+_PREFIXES = {START: "$start", _LAST_TIME: "$last"}
 # Number of values up to a row
 _COUNT = "$count"
 # The values next to a row, the time from the first one to the row, and to the second one
@@ -90,8 +95,12 @@ class _FillWriter:
         empty = over(call("MIN", added), [*self.keys, end])
         order = [end.copy(), *self._order()]
         counts = [self._count(name, order) for name, _ in self._with(FillLocf, FillLinear)]
-        bounds = [end, *([self._start()] if self.window.is_calendar else [])]
-        kept = [*self.keys, *bounds, *self.ctes.items(*self.fillers), added]
+        others = [*self.ctes.items(*self.fillers), added]
+        bounds: list[exp.Expr] = [end]
+        if self.window.is_calendar:
+            both, start = self._starts("months_of_all", both, [*self.keys, end, *others])
+            bounds.append(self.ctes.named(start, START))
+        kept = [*self.keys, *bounds, *others]
         marked = self.ctes.add(
             "windows_and_gaps",
             select([*kept, self.ctes.named(empty, _EMPTY), *counts], both),
@@ -106,8 +115,9 @@ class _FillWriter:
         columns |= {name: names.column(name) for name in (*self.filling.keys, *self.fillers)}
         columns[self.filling.end] = self.target.from_us(end)
         if self.filling.start is not None:
-            start = names.column(START) if self.window.is_calendar else self._start_of(end)
-            columns[self.filling.start] = self.target.from_us(start)
+            has_start, start = self.window.is_calendar, names.column(START)
+            start_us = start if has_start else self._starts("", table, [])[1]
+            columns[self.filling.start] = self.target.from_us(start_us)
         return Source(table, columns)
 
     def _with(self, *kinds: type[Filler]) -> list[tuple[str, str]]:
@@ -118,12 +128,14 @@ class _FillWriter:
             if isinstance(filler, kinds)
         ]
 
-    def _start_of(self, end: exp.Expr) -> exp.Expr:
-        """Return the start of a window."""
-        return on_target(self.window.assigner().window_start_sql(ARGUMENT), end, self.target)
-
-    def _start(self) -> exp.Expr:
-        return self.ctes.named(self._start_of(self.names.column(END)), START)
+    def _starts(
+        self, name: str, windows: exp.Table, kept: Sequence[exp.Expr]
+    ) -> tuple[exp.Table, exp.Expr]:
+        """Return windows and their starts. Windows of months get a CTE with their months."""
+        sql, end = self.window.assigner().window_start_sql(ARGUMENT), self.names.column(END)
+        if self.window.is_calendar:
+            return in_months(self.ctes, name, windows, kept, sql, end)
+        return windows, on_target(sql, end, self.target)
 
     def _rows(self) -> exp.Table:
         """Add the rows with the ends of their windows, NULL for rows that declare a key."""
@@ -159,6 +171,7 @@ class _FillWriter:
         if self._has_more_windows:
             conditions += [binary(exp.GTE, end, first), binary(exp.LTE, end, last)]
         if not is_fixed(self.zone):
+            windows = self._instants(windows)
             conditions.append(exp.Paren(this=self._has_instants(end)))
         columns = [*self.keys, end, *self.ctes.items(*self.fillers)]
         parts = [
@@ -220,21 +233,60 @@ class _FillWriter:
         items = [*self.keys, *kept, self.ctes.named(end, END), *nulls]
         return self.ctes.add("all_windows", select(items, source, condition))
 
+    def _instants(self, windows: exp.Table) -> exp.Table:
+        """Add the instants of the first and the last microsecond of windows."""
+        end = self.names.column(END)
+        limits = self.ctes.items(_FIRST, _LAST) if self._has_more_windows else []
+        kept = [*self.keys, *limits, end, *self.ctes.items(*self.fillers)]
+        windows, start = self._starts("months_of_all_windows", windows, kept)
+        last = self.ctes.named(binary(exp.Sub, end, 1), _LAST_TIME)
+        windows = self.ctes.add(
+            "bounds_of_all_windows",
+            select([*kept, self.ctes.named(start, START), last], windows),
+            "their first and last microseconds",
+        )
+        times = self.ctes.items(START, _LAST_TIME)
+        offsets = [item for name in _PREFIXES for item in self._offsets(name)]
+        if offsets:
+            windows = self.ctes.add(
+                "offsets_of_all_windows",
+                select([*kept, *times, *offsets], windows),
+                "how far clocks are ahead of UTC a day before both and after",
+            )
+        instants = [
+            self.ctes.named(self._instant(name, has_offsets=bool(offsets)), prefix + _INSTANT)
+            for name, prefix in _PREFIXES.items()
+        ]
+        return self.ctes.add(
+            "instants_of_all_windows",
+            select([*kept, *instants], windows),
+            "when clocks show both",
+        )
+
+    def _offsets(self, name: str) -> list[exp.Expr]:
+        """Return the items with the offsets around a time, if the target needs them."""
+        found = self.target.offsets_around(self.names.column(name), self.zone)
+        names = (_PREFIXES[name] + part for part in (_OFFSET_BEFORE, _OFFSET_AFTER))
+        return [self.ctes.named(*pair) for pair in zip(found or (), names, strict=False)]
+
+    def _instant(self, name: str, *, has_offsets: bool) -> exp.Expr:
+        """Return the instant at which clocks show a time."""
+        prefix = _PREFIXES[name]
+        before, after = self.ctes.items(prefix + _OFFSET_BEFORE, prefix + _OFFSET_AFTER)
+        offsets = (before, after) if has_offsets else None
+        return instant(self.target, self.names.column(name), self.zone, "FILL", offsets)
+
     def _has_instants(self, end: exp.Expr) -> exp.Expr:
         """Return whether the clocks of the zone show a window. They skip some in spring."""
-
-        def shown(time_us: exp.Expr) -> exp.Expr:
-            there = instant(self.target, time_us, self.zone, "FILL")
-            again = self.target.wall_clock_us(there, self.zone)
-            assert again is not None
-            return again
-
+        first, last = (
+            self.target.wall_clock_us(there, self.zone)
+            for there in self.ctes.items(*(prefix + _INSTANT for prefix in _PREFIXES.values()))
+        )
+        assert first is not None and last is not None
         # a skipped start becomes a time after the gap
-        start = self._start_of(end)
-        last = exp.Paren(this=binary(exp.Sub, end, 1))
         return exp.Or(
-            this=binary(exp.LT, shown(exp.Paren(this=start)), end),
-            expression=binary(exp.EQ, shown(last), last),
+            this=binary(exp.LT, first, end),
+            expression=binary(exp.EQ, last, binary(exp.Sub, end, 1)),
         )
 
     def _first_end(self) -> exp.Expr | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from planner.lowering.sql.as_of import join_as_of
-from planner.lowering.sql.assigners import ARGUMENT, on_target
+from planner.lowering.sql.assigners import ARGUMENT, in_months, on_target
 from planner.lowering.sql.clocks import local_us
 from planner.lowering.sql.expressions import TargetExpressions
 from planner.lowering.sql.fills import fill_windows
@@ -20,7 +20,7 @@ from planner.lowering.sql.sessions import number_sessions, spans_of_sessions
 from planner.lowering.sql.target import Target
 from planner.lowering.sql.text import all_of, binary, call, cast, not_null, number
 from planner.lowering.sql.windows import WindowWriter
-from planner.nodes.aggregate_plans import END
+from planner.nodes.aggregate_plans import END, TIME
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.nodes import PlanNode
 from runtime.plan.rows import (
@@ -52,6 +52,7 @@ _JOINS = {
     "LeftSemi": ("LEFT", "SEMI"),
     "LeftAnti": ("LEFT", "ANTI"),
 }
+_COPIES = "each row once per window that contains it"
 _REFUSED = {
     RangedRows: ("RANGES is not compiled", "RANGES("),
     RepeatedRows: ("rows that a query repeats are not compiled", ""),
@@ -333,11 +334,8 @@ class _RowsWriter:
         time, part = source.columns[node.time_column], f"{node.window.function}("
         time_us = local_us(target, time, node.time_type, node.time_zone, part)
         if isinstance(node.window, BaseAligned):
-            assigner = node.window.assigner()
-            ends = on_target(assigner.window_ends_sql(ARGUMENT), time_us, target)
-            table = self._timed(node, source, [self.ctes.named(target.unnest(ends), END)])
+            table, start = self._rows_of_aligned(node, node.window, source, time_us)
             end: exp.Expr = self.ctes.names.column(END)
-            start = on_target(assigner.window_start_sql(ARGUMENT), end, target)
         else:
             table, start, end = self._rows_of_sessions(node, source, time_us)
         bounds = (start, end, binary(exp.Sub, end, WINDOW_TIME_LAG_US))
@@ -349,16 +347,36 @@ class _RowsWriter:
         }
         return Source(table, columns)
 
-    def _timed(self, node: WindowedRows, source: Source, items: Sequence[exp.Expr]) -> exp.Table:
+    def _rows_of_aligned(
+        self, node: WindowedRows, window: BaseAligned, source: Source, time_us: exp.Expr
+    ) -> tuple[exp.Table, exp.Expr]:
+        """Add rows with the ends of their windows, and return them with the starts."""
+        target, assigner, end = self.ctes.target, window.assigner(), self.ctes.names.column(END)
+        ends_sql = assigner.window_ends_sql(ARGUMENT)
+        start_sql = assigner.window_start_sql(ARGUMENT)
+        if not window.is_calendar:
+            ends = target.unnest(on_target(ends_sql, time_us, target))
+            table = self._timed(node, source, [self.ctes.named(ends, END)])
+            return table, on_target(start_sql, end, target)
+        kept, time = self.ctes.items(*source.columns), self.ctes.names.column(TIME)
+        times = self._timed(node, source, [self.ctes.named(time_us, TIME)], "times")
+        months, ends = in_months(self.ctes, "months_of_rows", times, [*kept, time], ends_sql, time)
+        copies = select([*kept, self.ctes.named(target.unnest(ends), END)], months)
+        table = self.ctes.add("rows_of_windows", copies, _COPIES)
+        return in_months(self.ctes, "months_of_windows", table, [*kept, end], start_sql, end)
+
+    def _timed(
+        self,
+        node: WindowedRows,
+        source: Source,
+        items: Sequence[exp.Expr],
+        name: str = "rows_of_windows",
+    ) -> exp.Table:
         """Add the rows that have a time, with more columns."""
         query = self._all(source, items)
         query.set("where", exp.Where(this=not_null(source.columns[node.time_column])))
-        comment = (
-            ""
-            if node.window.cells is not node.window
-            else ("each row once per window that contains it")
-        )
-        return self.ctes.add("rows_of_windows", query, comment)
+        has_copies = node.window.cells is node.window and name == "rows_of_windows"
+        return self.ctes.add(name, query, _COPIES if has_copies else "")
 
     def _rows_of_sessions(
         self, node: WindowedRows, source: Source, time_us: exp.Expr

@@ -122,29 +122,49 @@ class Target(ABC):
         """
         return None
 
-    def instant(self, local_us: exp.Expr, region: str) -> exp.Expr | None:
+    def offsets_around(self, local_us: exp.Expr, region: str) -> tuple[exp.Expr, exp.Expr] | None:
+        """Return how far the clocks of a region are ahead of UTC a day before a time and after.
+
+        None if the engine may have other clocks, or needs no offsets for instants.
+        """
+        if self.wall_clock_us(local_us, region) is None:
+            return None
+        # clocks change at most once in two days
+        before = exp.Paren(this=binary(exp.Sub, local_us, DAY_US))
+        after = exp.Paren(this=binary(exp.Add, local_us, DAY_US))
+        return self._offset(before, region), self._offset(after, region)
+
+    def _offset(self, time_us: exp.Expr, region: str) -> exp.Expr:
+        there = self.wall_clock_us(self.from_us(time_us, "timestamp"), region)
+        assert there is not None
+        return exp.Paren(this=binary(exp.Sub, there, time_us))
+
+    def instant(
+        self,
+        local_us: exp.Expr,
+        region: str,
+        offsets: tuple[exp.Expr, exp.Expr] | None = None,
+    ) -> exp.Expr | None:
         """Return the `timestamp` at which the clocks of a region show a time, as java.time does.
 
         A time that they show twice is the earlier instant, and one that they skip moves forward by
         the length of the gap. None if the engine may have other clocks.
+
+        Args:
+            local_us: Microseconds since 1970 that clocks show.
+            region: Time zone of the clocks.
+            offsets: Columns with the results of `offsets_around`. None: they are written here.
         """
-        if self.wall_clock_us(local_us, region) is None:
+        offsets = offsets or self.offsets_around(local_us, region)
+        if offsets is None:
             return None
-
-        def offset(time_us: exp.Expr) -> exp.Expr:
-            there = self.wall_clock_us(self.from_us(time_us, "timestamp"), region)
-            assert there is not None
-            return exp.Paren(this=binary(exp.Sub, there, time_us))
-
-        # clocks change at most once in two days
-        before = offset(exp.Paren(this=binary(exp.Sub, local_us, DAY_US)))
-        after = offset(exp.Paren(this=binary(exp.Add, local_us, DAY_US)))
+        before, after = offsets
         earlier = exp.Paren(this=binary(exp.Sub, local_us, before))
         later = exp.Paren(this=binary(exp.Sub, local_us, after))
         # after the change, and not in a gap
         is_later = exp.And(
-            this=binary(exp.NEQ, offset(earlier), before),
-            expression=binary(exp.EQ, offset(later), after),
+            this=binary(exp.NEQ, self._offset(earlier, region), before),
+            expression=binary(exp.EQ, self._offset(later, region), after),
         )
         return self.from_us(case([(is_later, later)], earlier), "timestamp")
 

@@ -136,7 +136,15 @@ class SparkTarget(Target):
     def wall_clock_us(self, time: exp.Expr, region: str) -> exp.Expr:
         return call("UNIX_MICROS", call("FROM_UTC_TIMESTAMP", time, region))
 
-    def instant(self, local_us: exp.Expr, region: str) -> exp.Expr:
+    def offsets_around(self, local_us: exp.Expr, region: str) -> None:
+        return None
+
+    def instant(
+        self,
+        local_us: exp.Expr,
+        region: str,
+        offsets: tuple[exp.Expr, exp.Expr] | None = None,
+    ) -> exp.Expr:
         return call("TO_UTC_TIMESTAMP", self.from_us(local_us, "timestamp"), region)
 
     def from_us(self, time_us: exp.Expr, type_: str = "timestamp_ntz") -> exp.Expr:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from planner.lowering.sql.assigners import ARGUMENT, on_target
+from planner.lowering.sql.assigners import ARGUMENT, in_months, on_target
 from planner.lowering.sql.clocks import local_us
 from planner.lowering.sql.expressions import TargetExpressions
 from planner.lowering.sql.frames import FrameWriter, reason_against_frames
@@ -111,8 +111,7 @@ class WindowWriter:
         values = [*self._key_items(), *extras, *self._partial_items()]
         if cells.is_calendar:
             # arithmetic of months repeats its argument
-            used = dict.fromkeys(part for item in values for part in item.find_all(exp.Column))
-            times = select([*used, self.ctes.named(time_us, TIME)], rows, condition)
+            times = select([*_columns(values), self.ctes.named(time_us, TIME)], rows, condition)
             rows, condition = self.ctes.add("times", times, "rows with their times"), None
             time_us = self.ctes.names.column(TIME)
         keys = self._key_items()
@@ -124,10 +123,12 @@ class WindowWriter:
             names = [name for name, _ in scan.keys]
             keys = [self.ctes.named(self.ctes.names.column(name + _KEY), name) for name in names]
             keys += self.ctes.items(sets.id_column)
-        end = self._slice_end(cells)
-        if end is None:
-            assigner = cells.assigner()
-            end_us = on_target(assigner.slice_end_sql(ARGUMENT), time_us, self.ctes.target)
+        end, sql = self._slice_end(cells), cells.assigner().slice_end_sql(ARGUMENT)
+        if cells.is_calendar:
+            read = _columns([*keys, *extras, *self._partial_items(), time_us])
+            rows, end_us = in_months(self.ctes, "months_of_rows", rows, read, sql, time_us)
+        elif end is None:
+            end_us = on_target(sql, time_us, self.ctes.target)
         else:
             end_us = self.ctes.target.to_us(end, self.local.source.time.type)
         items = [*keys, self.ctes.named(end_us, _SLICE), *extras, *self._partial_items()]
@@ -182,7 +183,7 @@ class WindowWriter:
                 "LISTAGG(",
                 "use one LISTAGG, FIRST_VALUE or the like in a query",
             )
-        used = list(dict.fromkeys(part for item in read for part in item.find_all(exp.Column)))
+        used = _columns(read)
         types = {name: key.type for name, key in self.local.source.keys}
         values = {item.alias_or_name: item.unalias() for item in self._key_items()}
         parts = []
@@ -233,13 +234,14 @@ class WindowWriter:
             query = select(items, below, n_keys=len(keys) + 1)
             comment = "slices merged into the windows that end at end_us"
         table = self.ctes.add(_WINDOWS, query, comment)
-        start = on_target(window.assigner().window_start_sql(ARGUMENT), end, self.ctes.target)
-        if window.is_calendar:
-            columns = [end, *self.ctes.items(*(merge.name for merge in merges))]
-            bounds = select([*keys, self.ctes.named(start, START), *columns], table)
-            table = self.ctes.add("windows_and_starts", bounds, "windows with start_us")
-            start = self.ctes.names.column(START)
-        return self._source(table, start)
+        sql = window.assigner().window_start_sql(ARGUMENT)
+        if not window.is_calendar:
+            return self._source(table, on_target(sql, end, self.ctes.target))
+        columns = [end, *self.ctes.items(*(merge.name for merge in merges))]
+        table, start = in_months(self.ctes, "months_of_windows", table, [*keys, *columns], sql, end)
+        bounds = select([*keys, self.ctes.named(start, START), *columns], table)
+        table = self.ctes.add("windows_and_starts", bounds, "windows with start_us")
+        return self._source(table, self.ctes.names.column(START))
 
     def _reason_against_frames(self, window: BaseAligned) -> str:
         if grouping_sets(self.node) is not None:
@@ -250,10 +252,14 @@ class WindowWriter:
     def _copies(self, window: BaseAligned, slices: exp.Table, reason: str) -> exp.Table:
         """Add each slice once per window that contains it."""
         last_us = binary(exp.Sub, self.ctes.names.column(_SLICE), 1)
-        ends = on_target(window.assigner().window_ends_sql(ARGUMENT), last_us, self.ctes.target)
-        copy = self.ctes.named(self.ctes.target.unnest(ends), END)
-        partials = self.ctes.items(*self._partial_columns())
-        items = [*self.ctes.items(*self.keys), copy, *self._order_of_slices(), *partials]
+        sql, keys = window.assigner().window_ends_sql(ARGUMENT), self.ctes.items(*self.keys)
+        kept = [*self._order_of_slices(), *self.ctes.items(*self._partial_columns())]
+        if window.is_calendar:
+            read = _columns([*keys, *kept, last_us])
+            slices, ends = in_months(self.ctes, "months_of_slices", slices, read, sql, last_us)
+        else:
+            ends = on_target(sql, last_us, self.ctes.target)
+        items = [*keys, self.ctes.named(self.ctes.target.unnest(ends), END), *kept]
         comment = f"each slice once per window that has it, because {reason}"
         return self.ctes.add("slices_of_windows", select(items, slices), comment)
 
@@ -341,6 +347,11 @@ class WindowWriter:
 
     def _averages(self) -> dict[str, exp.Expr]:
         return averages(self.aggregation, self.types, self.ctes.names, self.ctes.target)
+
+
+def _columns(items: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """Return the columns that expressions read, each once."""
+    return list(dict.fromkeys(part for item in items for part in item.find_all(exp.Column)))
 
 
 def _null(type_: str) -> exp.Expr:

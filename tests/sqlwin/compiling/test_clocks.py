@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from itertools import accumulate
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -61,6 +62,56 @@ def hours(rows: pa.Table) -> dict[str, int]:
 
 def ends(rows: pa.Table) -> list[str]:
     return sorted(str(time.astimezone(dt.UTC)) for time in rows["window_time"].to_pylist())
+
+
+def filled(length: str) -> str:
+    by = "GROUP BY window_start, window_end FILL (n = 0)"
+    window = f"TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL {length})"
+    return f"SELECT window_start, COUNT(*) AS n FROM TABLE({window}) {by}"
+
+
+@pytest.mark.parametrize("name", ["datafusion", "duckdb"])
+@pytest.mark.parametrize(
+    ("length", "starts"),
+    [
+        ("'3' MONTH", ["2018-01-01", "2018-04-01", "2018-07-01", "2018-10-01"]),
+        # clocks go from 1:59 to 3:00
+        ("'1' HOUR", ["2018-03-25 01", "2018-03-25 03", "2018-03-25 04", "2018-03-25 05"]),
+    ],
+    ids=["months", "hours"],
+)
+def test_windows_that_clocks_show_are_filled(length: str, starts: list[str], name: str) -> None:
+    run_there = run_on_duckdb if name == "duckdb" else engine(name).run
+    text = sqlwin.compile(filled(length), name, schema=schema("Europe/Berlin"))
+    found = run_there(text, {"t": ROWS})["window_start"].to_pylist()
+    size = len(starts[0])
+    assert [str(time)[:size] for time in sorted(found)[:4]] == starts
+
+
+@pytest.mark.parametrize("name", sorted(set(TARGETS) - {"clickhouse"}))
+@pytest.mark.parametrize(
+    "window",
+    [
+        "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' MONTH, INTERVAL '2' DAY)",
+        "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '2' MONTH, INTERVAL '3' MONTH)",
+        "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' WEEK, INTERVAL '2' MONTH)",
+    ],
+    ids=["TUMBLE", "HOP", "CUMULATE"],
+)
+def test_arithmetic_of_months_and_clocks_is_not_nested(window: str, name: str) -> None:
+    query = (
+        f"SELECT window_start, window_end, COUNT(*) AS n FROM TABLE({window}) "
+        "GROUP BY window_start, window_end FILL (n = LINEAR)"
+    )
+    text = sqlwin.compile(query, name, schema=schema("Europe/Berlin"))
+    assert deepest(text) <= 24
+    assert len(text) < 30_000
+
+
+def deepest(text: str) -> int:
+    """Return the most parentheses around a part of a text."""
+    depths = accumulate({"(": 1, ")": -1}.get(character, 0) for character in text)
+    return max(depths)
 
 
 def test_hours_are_those_of_clocks_in_berlin() -> None:

@@ -33,6 +33,8 @@ _BIGINT_DIGITS = 19
 # Times of 31,688 years around 1970, next to which no window overflows
 _TIME_DIGITS = 18
 _AGGREGATES = {"ARRAY_AGG", "COUNT", "SUM", *(op.name for op in MergeOp)}
+# Years by which months are moved, so that their number is positive in all years of a DATE
+_YEARS = 300_000
 _SLIDING = (MergeOp.COUNT, MergeOp.SUM, MergeOp.MIN, MergeOp.MAX, MergeOp.BIT_XOR)
 
 
@@ -207,12 +209,7 @@ def _is_column(node: exp.Expr, name: str) -> bool:
 
 def _month_after_1970(date: exp.Expr, months: exp.Expr) -> exp.Expr:
     """Return the first day of a month. Windows count months from 1970, and no date takes more."""
-    month = cast(months, "bigint")
-    of_year = exp.Paren(this=binary(exp.Mod, binary(exp.Add, binary(exp.Mod, month, 12), 12), 12))
-    year = binary(exp.Div, binary(exp.Sub, month, of_year), 12)
-    return call(
-        "MAKE_DATE",
-        cast(binary(exp.Add, year, 1970), "int"),
-        cast(binary(exp.Add, of_year, 1), "int"),
-        cast(number(1), "int"),
-    )
+    month = binary(exp.Add, months, 12 * _YEARS)
+    year = binary(exp.Sub, binary(exp.Div, month, 12), _YEARS - 1970)
+    of_year = binary(exp.Add, binary(exp.Mod, month, 12), 1)
+    return call("MAKE_DATE", cast(year, "int"), cast(of_year, "int"), cast(number(1), "int"))
