@@ -244,6 +244,7 @@ class _FillWriter:
             "bounds_of_all_windows",
             select([*kept, self.ctes.named(start, START), last], windows),
             "their first and last microseconds",
+            is_computed_once=True,
         )
         times = self.ctes.items(START, _LAST_TIME)
         offsets = [item for name in _PREFIXES for item in self._offsets(name)]
@@ -252,6 +253,7 @@ class _FillWriter:
                 "offsets_of_all_windows",
                 select([*kept, *times, *offsets], windows),
                 "how far clocks are ahead of UTC a day before both and after",
+                is_computed_once=True,
             )
         instants = [
             self.ctes.named(self._instant(name, has_offsets=bool(offsets)), prefix + _INSTANT)
@@ -261,6 +263,7 @@ class _FillWriter:
             "instants_of_all_windows",
             select([*kept, *instants], windows),
             "when clocks show both",
+            is_computed_once=True,
         )
 
     def _offsets(self, name: str) -> list[exp.Expr]:

@@ -39,11 +39,22 @@ class Ctes:
         self.target = target
         self.all: list[exp.CTE] = []
 
-    def add(self, name: str, query: exp.Query, comment: str = "") -> exp.Table:
-        """Add a CTE and return it as a table."""
+    def add(
+        self, name: str, query: exp.Query, comment: str = "", *, is_computed_once: bool = False
+    ) -> exp.Table:
+        """Add a CTE and return it as a table.
+
+        Args:
+            name: Name, to which a number is added if it is taken.
+            query: Rows.
+            comment: Comment about the rows.
+            is_computed_once: Whether an engine must not copy its expressions to where they are
+                read, because copies of copies would be too many.
+        """
         unused = self.names.relation(name)
         alias = exp.TableAlias(this=exp.to_identifier(unused))
-        cte = exp.CTE(this=query, alias=alias)
+        materialized = True if is_computed_once and self.target.copies_expressions else None
+        cte = exp.CTE(this=query, alias=alias, materialized=materialized)
         if comment:
             cte.add_comments([f" {comment}"])
         self.all.append(cte)

@@ -85,6 +85,9 @@ class Target(ABC):
     shares_ctes: ClassVar[bool] = False
     """Whether a CTE that several others read is computed once."""
 
+    copies_expressions: ClassVar[bool] = False
+    """Whether expressions of a CTE are copied to each place that reads them, without a limit."""
+
     has_semi_joins: ClassVar[bool] = False
     """Whether semi and anti joins are written as joins, not as EXISTS."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from itertools import accumulate
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -106,6 +107,13 @@ def test_arithmetic_of_months_and_clocks_is_not_nested(window: str, name: str) -
     text = sqlwin.compile(query, name, schema=schema("Europe/Berlin"))
     assert deepest(text) <= 24
     assert len(text) < 30_000
+
+
+def test_postgres_does_not_copy_the_arithmetic_of_clocks() -> None:
+    # copies of copies of the month, the start and its offsets would take minutes and gigabytes
+    text = sqlwin.compile(filled("'5' MONTH"), "postgres", schema=schema("Europe/Berlin"))
+    for name in ("bounds", "offsets", "instants"):
+        assert re.search(rf"{name}_of_all_windows (/\*.*\*/ )?AS MATERIALIZED", text), text
 
 
 def deepest(text: str) -> int:

@@ -39,6 +39,7 @@ class PostgresTarget(Target):
 
     name = "postgres"
     title = "PostgreSQL"
+    copies_expressions = True
     has_date_trunc = True
     has_fast_frames = True
     shares_ctes = True
