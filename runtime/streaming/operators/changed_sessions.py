@@ -74,9 +74,11 @@ class ChangedSessionOperator(SessionOperator):
         return net_copies(table, self._spec.columns.keys, copies)
 
     def _merge_all(self, table: pa.Table) -> pa.Table:
-        """Return one partial for each key and time, without those whose rows are all deleted."""
+        """Return one partial for each key and time.
+
+        A partial without rows stays: an update replaces a value of a row in another chunk.
+        """
         self._note_bytes(table)
         table = table.combine_chunks()
-        table = table.filter(pa.array(self._net(table) != 0))
         columns = self._spec.columns
         return columns.merge([columns.with_ends(table, int64_column(table, FIRST_TIME))])

@@ -16,6 +16,7 @@ import pytest
 
 from runtime.simulator.check import disagreement
 from runtime.simulator.compare import difference
+from runtime.simulator.histories import Arrival, Batch, StreamHistory
 from tests.runtime.simulator.queries import START, WINDOWS, stream
 from tests.runtime.simulator.test_histories import EARLY, LATENESS
 
@@ -209,6 +210,19 @@ def test_aggregates_of_sessions_are_those_of_the_rows_that_remain(seed):
     sql = grouped("session", AGGREGATES).replace("PARTITION BY k", "PARTITION BY g")
     # a row at the watermark may extend a session that ends there
     check(sql, rows, expected, seed, delay="2.5")
+
+
+def test_an_update_is_kept_in_an_open_session_while_another_one_ends():
+    sql = grouped("session", ["COUNT(*)", "SUM(v)"]).replace("PARTITION BY k", "PARTITION BY g")
+    first = [(0, "c", 1, None), (4_000, "c", 2, None)]
+    update = [(4_000, "ub", 2, None), (4_000, "ua", 4, None), (6_000, "c", 1, None)]
+    of = stream(sql, first + update)
+    # the watermark of the second micro-batch, 4 s, ends the first session of g = 1
+    batches = (Batch(tuple(map(Arrival, rows))) for rows in ((0, 1), (2, 3, 4)))
+    history = StreamHistory((*batches, Batch((), has_ended=True)))
+    in_batch = of.batch_rows(of.order)
+    assert {(row["g"], row["a0"], row["a1"]) for row in in_batch} == {(0, 1, 4), (1, 1, 1)}
+    assert disagreement(of, history, in_batch) is None
 
 
 @pytest.mark.long
