@@ -107,6 +107,9 @@ def group_slices(
         table = table.filter(pa.array(in_window[slot]))
         yield from group_slices(table, spec, assigner, window_ends, part_rows)
         return
+    if spec.window.grows and not spec.window.emit_only_on_update:
+        place, ends = _last_of_equal(first, last)
+        slot, slot_end, first, last = place[slot], slot_end[ends], first[ends], last[ends]
     first, last = assigner.window_number(first), assigner.window_number(last)
     origin = int(first.min())
     first, last = first - origin, last - origin
@@ -153,6 +156,24 @@ def group_slices(
             states=[a.reduce_runs(a.take(state, rows), starts) for a, state in pairs],
             values={name: column.slice_values(rows, slice_row) for name, column in lists.items()},
         )
+
+
+def _last_of_equal(first: Int64Array, last: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Join the slices of CUMULATE that are in the same emitted windows.
+
+    A deletion may be in a later slice than its insertion, whose step is closed. Values whose counts
+    are added need both in one slice.
+
+    Args:
+        first: First emitted window of each slice, in the order of the slices.
+        last: Last one.
+
+    Returns:
+        The number of each slice's joined slice, and the last slice of each joined one.
+    """
+    starts = run_starts(row_changes([first, last]))
+    lengths = np.diff(starts, append=len(first))
+    return np.repeat(np.arange(len(starts)), lengths), starts + lengths - 1
 
 
 def _values_before(lists: dict[str, ValueLists], order: Int64Array | None) -> Int64Array | None:

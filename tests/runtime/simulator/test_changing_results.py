@@ -16,6 +16,7 @@ from runtime.errors import ExecutionError
 from runtime.refusal import Refusal
 from runtime.simulator.check import disagreement
 from runtime.simulator.compare import difference, rows_of
+from runtime.simulator.histories import Arrival, Batch, StreamHistory
 from runtime.spec.stream import FINAL_US
 from runtime.streaming.operators import changed_sessions, row_changes
 from runtime.streaming.operators.ranks import RankOperator
@@ -351,6 +352,27 @@ def test_rows_and_ranks_of_windows_follow_results_that_change():
     shown = [(row["k"], row["v"], (row["window_end"] - START).seconds) for row in emitted]
     # the row of `a` moves to another window in the micro-batch that closes the first one
     assert shown == [("b", 0, 5), ("a", 5, 25)]
+
+
+def test_a_row_leaves_a_window_when_its_step_has_closed():
+    sql = (
+        "SELECT window_end, COUNT(*) AS n, MAX(v) AS hi, COUNT(DISTINCT v) AS c FROM TABLE(CUMULATE("
+        f"({CHANGING['last rows']}), DESCRIPTOR(ts), INTERVAL '3' SECONDS, INTERVAL '12' SECONDS)) "
+        "GROUP BY window_start, window_end"
+    )
+    of = stream(sql, [(3000, "a", 5, 0.0), (11_500, "b", 2, 0.0), (16_500, "a", 1, 0.0)])
+    batches = (Batch(tuple(map(Arrival, rows))) for rows in ((0, 1), (2,)))
+    history = StreamHistory((*batches, Batch((), has_ended=True)))
+    emitted = [rows_of([output.rows]) for output in of.run(history).batches]
+    shown = [
+        [((row["window_end"] - START).seconds, row["n"], row["hi"], row["c"]) for row in rows]
+        for rows in emitted
+    ]
+    assert shown == [
+        [(6, 1, 5, 1), (9, 1, 5, 1)],
+        [(12, 1, 2, 1)],
+        [(s, 1, 1, 1) for s in (18, 21, 24)],
+    ]
 
 
 def _lost(*arguments):
