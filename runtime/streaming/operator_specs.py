@@ -52,7 +52,9 @@ def operator_spec(
     is_processing_time = any(source.time_type == "proctime" for source in local.mode.sources)
     updates = _update_rules(step, options)
     columns = StateColumns(aggregation.keys, aggregation.slice_end, partials, names.sources)
+    drops_zeros = aggregation.remaining is not None
     if not aggregation.window.has_slices:
+        columns = replace(columns, drops_zeros=drops_zeros)
         return SessionSpec(aggregation, columns, common, is_processing_time, updates)
     if isinstance(step, StreamFillStep):
         filling = _filling_with_state_names(step.filling, names)
@@ -62,7 +64,7 @@ def operator_spec(
         return VersionSpec(versions, aggregation, columns, common)
     if isinstance(step, StreamRankStep):
         first = _first_with_state_names(step.first, names)
-        columns = replace(columns, drops_zeros=aggregation.remaining is not None)
+        columns = replace(columns, drops_zeros=drops_zeros)
         return RankSpec(first, step.first_rank, aggregation, columns, common, step.ttl_us)
     return WindowSpec(
         one_reader(aggregation, partials, names.sources, step.store),

@@ -47,7 +47,8 @@ class ChangedSessionOperator(SessionOperator):
         if table is not None and len(table):
             table = table.combine_chunks()
             net = self._net(table)
-            waits = (net < 0) & (int64_column(table, LAST_TIME) > fires - self._window.gap_us)
+            # without rows, a deletion and another row of its time may wait for an insertion
+            waits = (net <= 0) & (int64_column(table, LAST_TIME) > fires - self._window.gap_us)
             n_late = int(n_rows[(net < 0) & ~waits].sum())
             left.append(table.filter(pa.array(waits)))
             table, n_rows = table.filter(pa.array(net > 0)), n_rows[net > 0]
@@ -74,9 +75,9 @@ class ChangedSessionOperator(SessionOperator):
         return net_copies(table, self._spec.columns.keys, copies)
 
     def _merge_all(self, table: pa.Table) -> pa.Table:
-        """Return one partial for each key and time.
+        """Return one partial for each key and time, without those whose sums are all zero.
 
-        A partial without rows stays: an update replaces a value of a row in another chunk.
+        Others without rows stay: an update replaces a value of a row in another chunk.
         """
         self._note_bytes(table)
         table = table.combine_chunks()

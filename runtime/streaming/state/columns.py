@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from runtime.compute.kernels.columns import Int64Array, int64_column, replace_values
 from runtime.compute.kernels.partials import merge_equal_slices
 from runtime.spec.aggregates import Accumulator
+from runtime.windows.times import FIRST_TIME, LAST_TIME
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,9 @@ class StateColumns:
         accumulators: Accumulators with their columns in partials.
         sources: (column, source) pairs for columns that older state may lack: they are the source
             column as DOUBLE.
-        drops_zeros: Whether a partial whose values are all zero, NULL or an empty list is dropped.
-            They are sums of changes or counts of values, and all rows of such a key are deleted.
+        drops_zeros: Whether a partial is dropped whose values, except times of sessions, are all
+            zero, NULL or an empty list. They are sums of changes or counts of values, and all rows
+            of such a key are deleted.
     """
 
     keys: tuple[str, ...]
@@ -73,7 +75,8 @@ class StateColumns:
         merged = merge_equal_slices(table, len(self.keys), self.slice_end, self.accumulators)
         if not self.drops_zeros:
             return merged
-        values = [merged.column(name) for name in self.names[len(self.keys) + 1 :]]
+        names = [n for n in self.names[len(self.keys) + 1 :] if n not in (FIRST_TIME, LAST_TIME)]
+        values = [merged.column(name) for name in names]
         return merged.filter(reduce(pc.or_kleene, map(_is_any, values)))
 
     def between(self, tables: Iterable[pa.Table], after_us: int, until_us: int) -> list[pa.Table]:

@@ -212,17 +212,27 @@ def test_aggregates_of_sessions_are_those_of_the_rows_that_remain(seed):
     check(sql, rows, expected, seed, delay="2.5")
 
 
-def test_an_update_is_kept_in_an_open_session_while_another_one_ends():
+def check_sessions(*batches: list[Change]) -> None:
+    """Compare sessions of a stream with batch. A watermark is two seconds behind the rows."""
     sql = grouped("session", ["COUNT(*)", "SUM(v)"]).replace("PARTITION BY k", "PARTITION BY g")
-    first = [(0, "c", 1, None), (4_000, "c", 2, None)]
-    update = [(4_000, "ub", 2, None), (4_000, "ua", 4, None), (6_000, "c", 1, None)]
-    of = stream(sql, first + update)
-    # the watermark of the second micro-batch, 4 s, ends the first session of g = 1
-    batches = (Batch(tuple(map(Arrival, rows))) for rows in ((0, 1), (2, 3, 4)))
-    history = StreamHistory((*batches, Batch((), has_ended=True)))
-    in_batch = of.batch_rows(of.order)
-    assert {(row["g"], row["a0"], row["a1"]) for row in in_batch} == {(0, 1, 4), (1, 1, 1)}
-    assert disagreement(of, history, in_batch) is None
+    of = stream(sql, [row for rows in batches for row in rows])
+    order, steps = iter(of.order), []
+    for rows in batches:
+        steps.append(Batch(tuple(Arrival(next(order)) for _ in rows)))
+    history = StreamHistory((*steps, Batch((), has_ended=True)))
+    assert disagreement(of, history, of.batch_rows(of.order)) is None
+
+
+def test_an_update_is_kept_in_an_open_session_while_another_one_ends():
+    update = [(4_000, "ub", 2, None), (4_000, "ua", 4, None)]
+    # the watermark, 4 s, ends the first session of g = 1
+    check_sessions([(0, "c", 1, None), (4_000, "c", 2, None)], [*update, (6_000, "c", 1, None)])
+
+
+def test_a_row_stays_next_to_a_deletion_that_waits_for_its_insertion():
+    # the watermark, 5.5 s, ends a session of the same key
+    early = [(1_500, "c", 1, 4.0), (5_500, "c", 1, None), (7_500, "c", 2, 4.0)]
+    check_sessions([*early, (5_500, "ub", 5, 0.5)], [(5_500, "r", 5, 0.5)])
 
 
 @pytest.mark.long
