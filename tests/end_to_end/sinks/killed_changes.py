@@ -1,6 +1,7 @@
 """Stream a database's changes into PostgreSQL: `python killed_changes.py DIRECTORY URL ADDRESS`.
 
-ADDRESS is a Kafka broker with the topic `changes`, or `files`, for files below the directory.
+ADDRESS is a Kafka broker with the topic `changes`, or `files` or `delta`, for files or a Delta table
+below the directory.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from pathlib import Path
 import sqlwin
 from tests.end_to_end.recovery.killed_stream import CONF
 
-FILES = "'connector' = 'filesystem', 'path' = '{directory}/in', 'max-files-per-trigger' = '1'"
+FILES = """'connector' = 'filesystem', 'path' = '{directory}/in', 'max-files-per-trigger' = '1',
+    'format' = 'debezium-json'"""
 TOPIC = """'connector' = 'kafka', 'topic' = 'changes', 'properties.bootstrap.servers' = '{address}',
-    'scan.startup.mode' = 'earliest-offset', 'maxOffsetsPerTrigger' = '50'"""
+    'scan.startup.mode' = 'earliest-offset', 'maxOffsetsPerTrigger' = '50',
+    'format' = 'debezium-json'"""
+DELTA = """'connector' = 'delta', 'path' = '{directory}/orders', 'scan.changes' = 'true',
+    'starting-version' = '0', 'source.monitor-interval' = '1 s'"""
 BOUNDED = ", 'scan.bounded.mode' = 'latest-offset'"
 UPDATES = {
     "table.exec.emit.early-fire.enabled": "true",
@@ -40,15 +45,16 @@ def tables(directory: Path, url: str, address: str, options: str = "") -> str:
     Args:
         directory: Directory with the files, if they are the source.
         url: Database of the targets.
-        address: Address of the broker, or `files`.
+        address: Address of the broker, `files` or `delta`.
         options: More options of the source.
     """
-    source = (FILES if address == "files" else TOPIC).format(directory=directory, address=address)
+    sources = {"files": FILES, "delta": DELTA}
+    source = sources.get(address, TOPIC).format(directory=directory, address=address)
     target = _TARGET.format(url=url)
     return f"""
         CREATE TABLE orders (id INT, status STRING, v BIGINT, d DOUBLE, ts TIMESTAMP(3),
           WATERMARK FOR ts AS ts - INTERVAL '10' MINUTES
-        ) WITH ({source}, 'format' = 'debezium-json'{options});
+        ) WITH ({source}{options});
         CREATE TABLE minutes (status STRING, window_end TIMESTAMP(3), n BIGINT, total BIGINT,
           top BIGINT, PRIMARY KEY (status, window_end) NOT ENFORCED
         ) WITH ({target}, 'table-name' = 'minutes');
