@@ -44,11 +44,11 @@ def read_stream_file(
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of a file, with the names and types of `source`; see `read_batches`.
 
-    A column missing from the file is NULL.
+    A column missing from the file is NULL, unless the part has the file's own names of columns.
 
     Args:
         path: Path of the file.
-        source: Columns.
+        source: Columns. The part has the values of partition columns.
         dictionaries: Names of string or binary columns to return dictionary-encoded.
         store: Object store of the file; None for this machine.
         part: Part to read, with the file's size when listed; None for the whole file.
@@ -74,13 +74,15 @@ def read_stream_file(
             raise ExecutionError(reason, hint=_DELETED) from refused
         hint = None if "it is not a Parquet file" in reason else _HINT
         raise ExecutionError(reason, hint=hint) from refused
+    file = ScanFile(path) if part is None else part.file
+    columns = _columns_in(file, source.columns)
     try:
-        check_types(path, footer, present_columns(footer, source.columns))
+        check_types(path, footer, present_columns(footer, [c for c in columns if c is not None]))
     except Refused as refused:
         raise ExecutionError(refused.refusal.reason, hint=_HINT) from refused
     all_groups = range(footer.num_row_groups)
     numbers = tuple(all_groups) if part is None else row_groups_in(part, footer)
-    read = _part_of_file(path, footer, source.columns, numbers)
+    read = _part_of_file(file, footer, columns, numbers)
     yield from read_batches((read,), source, dictionaries, store)
 
 
@@ -88,7 +90,7 @@ def _check_footer(file: ScanFile, store: Store) -> pq.FileMetaData:
     """Read the footer and check the file's size, because the ranges cover the listed size only."""
     try:
         with explain_errors(store, file.path), open_stored(store, file.path) as opened:
-            if opened.size() == file.n_bytes:
+            if file.n_bytes in (0, opened.size()):
                 return footer_of(opened, file.path)
     except OSError as error:
         refuse(f"cannot read {file.path}: {error.strerror or error}")
@@ -102,14 +104,30 @@ def _changed(path: str) -> ExecutionError:
     )
 
 
+def _columns_in(file: ScanFile, columns: Sequence[Column]) -> list[Column | None]:
+    """Return the columns under the names that they have in the file. None for missing ones."""
+    if not file.names:
+        return list(columns)
+    return [
+        None if name is None else Column(name, column.type)
+        for name, column in zip(file.names, columns, strict=True)
+    ]
+
+
 def _part_of_file(
-    path: str, footer: pq.FileMetaData, columns: Sequence[Column], numbers: Sequence[int]
+    file: ScanFile,
+    footer: pq.FileMetaData,
+    columns: Sequence[Column | None],
+    numbers: Sequence[int],
 ) -> FilePart:
     index_of_name = column_indices(footer)
-    indices = [index_of_name.get(column.name.lower()) for column in columns]
+    indices = [None if c is None else index_of_name.get(c.name.lower()) for c in columns]
+    for name, index in zip(file.names, indices, strict=bool(file.names)):
+        if name is not None and index is None:
+            raise ExecutionError(f"column {name} no longer exists in {file.path}")
     chunks = [footer.row_group(n).column(i) for n in numbers for i in indices if i is not None]
     return FilePart(
-        ScanFile(path),
+        file,
         tuple(n for n in numbers if footer.row_group(n).num_rows),
         tuple(None if i is None else footer.schema.column(i).path for i in indices),
         sum(footer.row_group(n).num_rows for n in numbers),

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from runtime.compute.kernels.columns import int64_values
+from runtime.connectors.hybrid.files import path_of_split, split_of
 from runtime.files import is_local_path
 from runtime.frames.arrow_tables import create_frame
 from runtime.scan.ranges import FileRange, file_ranges
@@ -36,7 +37,7 @@ class HistoryPart:
     """Rows that a task reads at once.
 
     Attributes:
-        split: Text of a FileRange.
+        split: Split of a HistoryReader.
         n_bytes: Its size in the file.
         times_us: First and last time of its rows. None without rows that have a time.
     """
@@ -77,6 +78,12 @@ class HistoryPlan:
     newest_us: int | None = None
     from_us: int | None = None
     overlap: tuple[str, ...] = ()
+
+    @property
+    def origin(self) -> str:
+        """Path of one of its files. Empty without files."""
+        splits = (split for range_ in self.ranges for task in range_.tasks for split in task)
+        return next(map(path_of_split, splits), "")
 
 
 def plan_history(
@@ -168,7 +175,7 @@ def history_parts(
     """Return the parts of a table of files with their times, in no order.
 
     Args:
-        source: Files, and the columns to read.
+        source: Files, and all columns of the table.
         time: Time column.
         part_bytes: Size from which text files are cut.
         read_times: Reads the times of splits from their rows: of text files, and of Parquet whose
@@ -181,7 +188,7 @@ def history_parts(
     """
     if isinstance(source, TextSource):
         parts = [
-            HistoryPart(part.text(), part.stop - part.start, None)
+            HistoryPart(split_of(part, source), part.stop - part.start, None)
             for task in file_ranges(source.files, 1, part_bytes)
             for part in task
         ]
@@ -191,7 +198,7 @@ def history_parts(
         files = [_with_size(file) for file in source.files]
         parts = [
             HistoryPart(
-                FileRange(file, group.middle, group.middle + 1).text(),
+                split_of(FileRange(file, group.middle, group.middle + 1), source),
                 group.compressed_bytes,
                 group.times_us,
             )

@@ -15,7 +15,7 @@ from runtime.options.formats import change_format, format_of
 from runtime.refusal import Refused, refuse
 from runtime.spec.source import SplitTable
 from runtime.spec.table import Column, TableColumn, TableSpec
-from runtime.spec.text import FileSource
+from runtime.spec.text import FileSource, TextSource
 
 # Value of 'overlap': the second table starts where its own options say
 ALLOW = "allow"
@@ -91,13 +91,14 @@ class Parts:
             Refused: Tasks cannot read one of them.
         """
         columns = self.with_key(columns)
-        if self.first.spec.connector.lower() != "filesystem":
-            refuse(f"{self.first.spec.name} is not a table of files")
         with _about(self.first):
             source = self.first.scan(spark, columns, ())
-        assert not isinstance(source, SplitTable), "it is a table of files"
-        if source.others or source.partition_columns:
-            refuse(f"the files of {self.first.spec.name} are partitioned, or only Spark reads some")
+            if isinstance(source, SplitTable):
+                refuse("it is not a table of files")
+            if source.others:
+                refuse("only Spark reads some of its files")
+            if isinstance(source, TextSource) and source.partition_columns:
+                refuse("its files of text are partitioned")
         is_text = format_of(option_values(self.then.spec)) in ("csv", "json")
         with _about(self.then):
             if self.then.spec.connector.lower() == "filesystem" and is_text:

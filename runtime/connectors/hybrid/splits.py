@@ -17,18 +17,22 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from runtime.connectors.hybrid.files import HistoryReader
 from runtime.connectors.hybrid.history import HistoryPlan, history_parts, plan_history, read_times
 from runtime.connectors.hybrid.overlap import Overlap, only_counting
 from runtime.connectors.hybrid.parts import Parts
 from runtime.connectors.hybrid.source import FIRST, split_texts
 from runtime.connectors.unread_rows import unread_splits
 from runtime.errors import ExecutionError
+from runtime.files import is_local_path
 from runtime.frames.file_jobs import row_group_selector
 from runtime.frames.scan_source import store_of_scan
+from runtime.options.checks import option_values
+from runtime.options.formats import format_of
 from runtime.records import from_text, to_text
 from runtime.refusal import Refused
 from runtime.spark.files import files_at
-from runtime.spec.source import WATERMARK_SPLIT, SplitReader, SplitSource, SplitStream, SplitTable
+from runtime.spec.source import WATERMARK_SPLIT, SplitReader, SplitSource, SplitStream
 from runtime.spec.table import Column
 
 _PLAN = "history.json"
@@ -102,7 +106,7 @@ class HybridSplits(SplitSource):
     def reader(self, columns: Sequence[Column], *, is_stream: bool) -> HybridReader:
         """Return the reader of both tables for tasks."""
         assert self.history is not None, "only streams have splits, after `stream`"
-        first, parts, history = self.parts.first.splits(self.spark), self.parts, self.history
+        parts, history = self.parts, self.history
         wanted, overlap = tuple(columns), None
         if history.from_us is not None and history.newest_us is not None:
             wanted = parts.with_key(columns)
@@ -112,10 +116,10 @@ class HybridSplits(SplitSource):
                 history.from_us,
                 history.newest_us,
                 history.overlap,
-                first.reader(parts.with_key(()), is_stream=True),
+                self._history_reader(parts.with_key(()), history.origin),
             )
         return HybridReader(
-            first.reader(columns, is_stream=True),
+            self._history_reader(columns, history.origin),
             parts.then.splits(self.spark).reader(wanted, is_stream=True),
             tuple(columns),
             overlap,
@@ -148,6 +152,23 @@ class HybridSplits(SplitSource):
         names += [name for name in decoded.columns if name.startswith("$")]
         return only_counting(decoded, overlap).select(*(f"`{name}`" for name in names))
 
+    def _history_reader(self, columns: Sequence[Column], origin: str) -> HistoryReader:
+        """Return the reader of the first table.
+
+        Args:
+            columns: Columns to read.
+            origin: Path of one of its files.
+
+        Raises:
+            Refused: Tasks do not read these text files as Spark does.
+        """
+        spec, text = self.parts.first.spec, None
+        is_lake = spec.connector.lower() != "filesystem"
+        if not is_lake and format_of(option_values(spec)) != "parquet":
+            text = self.parts.first.splits(self.spark).reader(columns, is_stream=True)
+        store = None if is_local_path(origin) else store_of_scan(self.spark, origin)
+        return HistoryReader(text, tuple(columns), store)
+
     def _plan(self, directory: str) -> HistoryPlan:
         """Return the plan in the checkpoint; make it if the stream is new."""
         files, path = files_at(self.spark, directory), f"{directory}/{_PLAN}"
@@ -157,20 +178,19 @@ class HybridSplits(SplitSource):
             except ValueError as error:
                 raise ExecutionError(f"{path} is damaged: {error}") from error
         parts = self.parts
-        first = parts.first.splits(self.spark)
         try:
             source, _ = parts.scans(self.spark, parts.columns)
-            reader = first.reader([parts.time], is_stream=True)
+            origin = source.files[0].path if source.files else ""
+            reader = self._history_reader([parts.time], origin)
         except Refused as refused:
             raise ExecutionError(f"table `{parts.spec.name}`: {refused}") from refused
-        assert not isinstance(source, SplitTable)
         n_tasks = self.spark.sparkContext.defaultParallelism
         rows = history_parts(
             source,
             parts.time,
             max(parts.range_bytes // n_tasks, 1),
             partial(read_times, self.spark, reader, parts.time),
-            store_of_scan(self.spark, source.path),
+            reader.store,
             row_group_selector(self.spark),
         )
         history = plan_history(rows, parts.range_bytes, n_tasks, parts.overlap_us)

@@ -206,6 +206,8 @@ class _Lake(Table, ABC):
         types = {column.name.lower(): column.type for column in table.snapshot.columns}
         for column in columns:
             actual = types.get(column.name.lower())
+            if actual is None and "." not in column.name:
+                refuse(f"the table has no column {column.name}")
             if actual is not None and actual != column.type:
                 types_of = shown_type(actual), shown_type(column.type)
                 refuse(f"column {column.name} is {types_of[0]}, but is declared {types_of[1]}")

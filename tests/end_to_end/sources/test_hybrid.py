@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -11,6 +12,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
+from pyiceberg.catalog import load_catalog
 
 import sqlwin
 from tests.observing import wait_until
@@ -85,6 +88,64 @@ def test_csv_and_then_files(fresh_session: sqlwin.Session, tmp_path: Path) -> No
     assert windows(fresh_session, QUERY) == expected
     fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
     assert windows(fresh_session, "SELECT * FROM kept") == expected
+
+
+def write_delta(path: Path) -> str:
+    """Write a history with partitions, and a version that does not belong to it."""
+    options = {"partition_by": ["v"]}
+    write_deltalake(path, rows_between(0, 250), **options)
+    write_deltalake(path, rows_between(250, N_FIRST), mode="append", **options)
+    write_deltalake(path, rows_between(5_000, 5_100), mode="append", **options)
+    return f"'connector' = 'delta', 'path' = '{path}', 'version' = '1'"
+
+
+def write_iceberg(path: Path) -> str:
+    """Write a history whose column `v` had another name at first."""
+    places = {"uri": f"sqlite:///{path}/c.db", "warehouse": f"file://{path}/w"}
+    path.mkdir()
+    catalog = load_catalog("default", type="sql", **places)
+    catalog.create_namespace("db")
+    old = rows_between(0, 250).cast(as_microseconds()).rename_columns(["id", "ts", "w"])
+    table = catalog.create_table("db.history", old.schema)
+    table.append(old)
+    with table.update_schema() as update:
+        update.rename_column("w", "v")
+    table.append(rows_between(250, N_FIRST).cast(as_microseconds()))
+    return (
+        "'connector' = 'iceberg', 'catalog-type' = 'sql', 'catalog-table' = 'db.history', "
+        f"'uri' = '{places['uri']}', 'warehouse' = '{places['warehouse']}'"
+    )
+
+
+def as_microseconds() -> pa.Schema:
+    """Return the schema of the rows with the times of Iceberg."""
+    schema = rows_between(0, 1).schema
+    return schema.set(1, pa.field("ts", pa.timestamp("us")))
+
+
+def write_partitions(path: Path) -> str:
+    """Write a history whose directories have the values of `v`."""
+    pq.write_to_dataset(rows_between(0, N_FIRST), path, partition_cols=["v"])
+    return f"'connector' = 'filesystem', 'format' = 'parquet', 'path' = '{path}'"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("write", [write_delta, write_iceberg, write_partitions])
+def test_a_history_whose_columns_are_not_all_in_its_files(
+    fresh_session: sqlwin.Session, tmp_path: Path, write: Callable[[Path], str]
+) -> None:
+    (tmp_path / "then").mkdir()
+    pq.write_table(rows_between(N_FIRST - N_BOTH - 20, N_ROWS), tmp_path / "then" / "0.parquet")
+    create(
+        fresh_session,
+        write(tmp_path / "first"),
+        f"'connector' = 'filesystem', 'format' = 'parquet', 'path' = '{tmp_path}/then'",
+    )
+    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    expected = windows(fresh_session, QUERY)
+    assert sum(n for _, n, _ in expected) == 6 * N_ROWS
+    fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
+    assert windows(fresh_session, QUERY) == expected
 
 
 # librdkafka's mock does not find messages by their timestamps

@@ -12,8 +12,9 @@ from runtime.connectors.filesystem.splits import FileSplits
 from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError, ExecutionError, SetupError
 from runtime.refusal import Refused
-from runtime.spec.scan import ScanSource
-from runtime.spec.table import Column, TableColumn, TableSpec, Watermark
+from runtime.spec.scan import ScanFile, ScanSource
+from runtime.spec.source import SplitTable
+from runtime.spec.table import TableColumn, TableSpec, Watermark
 from tests.runtime.connectors.tables import table
 from tests.unstarted import unstarted_spark
 
@@ -119,16 +120,29 @@ def test_a_wrong_declaration_is_refused(name: str) -> None:
 def test_tasks_read_only_files_first() -> None:
     rows = table("datagen", COLUMNS, number_of_rows="5")
     parts = open_table(hybrid(rows)).both  # type: ignore[attr-defined]
-    with pytest.raises(Refused, match="history is not a table of files"):
-        parts.scans(None, parts.columns)
+    with pytest.raises(Refused, match="history: Spark reads tables of connector 'datagen'"):
+        parts.scans(unstarted_spark(), parts.columns)
+    split = SimpleNamespace(spec=FILES, scan=lambda *_: SplitTable(FILES, "t", ()))
+    with pytest.raises(Refused, match="t: it is not a table of files"):
+        replace(parts, first=split).scans(unstarted_spark(), parts.columns)
 
 
-def test_tasks_read_no_partitioned_files() -> None:
-    source = ScanSource("/files", (), (), partition_columns=(Column("day", "date"),))
+def test_tasks_read_no_files_that_only_spark_reads() -> None:
+    source = ScanSource("/files", (), (), others=(ScanFile("/files/0.orc"),))
     first = SimpleNamespace(spec=FILES, scan=lambda *_: source)
     parts = replace(open_table(hybrid()).both, first=first)  # type: ignore[attr-defined]
-    with pytest.raises(Refused, match="the files of t are partitioned"):
-        parts.scans(None, parts.columns)
+    with pytest.raises(Refused, match="t: only Spark reads some of its files"):
+        parts.scans(unstarted_spark(), parts.columns)
+
+
+def test_tasks_read_no_partitioned_text(tmp_path) -> None:
+    (tmp_path / "v=a").mkdir()
+    (tmp_path / "v=a" / "0.csv").write_text("1,2026-01-01 00:00:00\n")
+    options = (("path", str(tmp_path)), ("format", "csv"))
+    files = replace(FILES, options=options, partitioned_by=("v",))
+    parts = open_table(hybrid(files)).both  # type: ignore[attr-defined]
+    with pytest.raises(Refused, match="history: its files of text are partitioned"):
+        parts.scans(unstarted_spark(), parts.columns)
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "csv"])

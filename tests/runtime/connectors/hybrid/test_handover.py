@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from runtime.connectors.filesystem import listed
 from runtime.connectors.filesystem.splits import FileOffsets, FileReader
+from runtime.connectors.hybrid.files import HistoryReader
 from runtime.connectors.hybrid.history import (
     HistoryPlan,
     history_parts,
@@ -109,7 +110,7 @@ class Stream:
             source = ScanSource("first", tuple(map(ScanFile, files)), COLUMNS)
 
             def read_times(splits):
-                reader = FileReader(ScanSource("first", (), (TS,)), None)
+                reader = HistoryReader(None, (TS,), None)
                 return {n: times_of_split(reader, TS, split) for n, split in splits.items()}
 
             parts = history_parts(source, TS, 1, read_times)
@@ -117,12 +118,13 @@ class Stream:
             self.kills.before("plan")
             path.write_text(to_text(history, 1))
         history = from_text(HistoryPlan, path.read_text(), 1)
-        files_of = FileReader(ScanSource("t", (), COLUMNS), None)
+        first = HistoryReader(None, COLUMNS, None)
+        then = FileReader(ScanSource("t", (), COLUMNS), None)
         overlap = None
         if history.from_us is not None and history.newest_us is not None:
-            keys = FileReader(ScanSource("t", (), (TS, ID)), None)
+            keys = HistoryReader(None, (TS, ID), None)
             overlap = Overlap(TS, (ID,), history.from_us, history.newest_us, history.overlap, keys)
-        return history, HybridReader(files_of, files_of, COLUMNS, overlap)
+        return history, HybridReader(first, then, COLUMNS, overlap)
 
     def _batch(self, source: HybridOffsets, reader: HybridReader) -> None:
         number = len(self.offsets) - 1
