@@ -10,6 +10,8 @@ from datetime import datetime
 from runtime.errors import CatalogError, ErrorKind, nearest
 from runtime.spec.table import IDLE_ADVANCE, LATE_ROWS, OPTIONS_OF_STREAMS, TableSpec
 
+# How often a table is searched for new files or versions
+MONITOR_INTERVAL = "source.monitor-interval"
 _DURATION = re.compile(r"\s*(\d+)\s*([a-zµ]*)\s*", re.IGNORECASE)
 # Flink's unit labels in microseconds; a number without a unit is in milliseconds
 _UNITS_US = {
@@ -200,12 +202,12 @@ def option_values(spec: TableSpec) -> dict[str, str]:
 
 def is_monitored(spec: TableSpec) -> bool:
     """Return whether new files or versions of a table are monitored, which makes it unbounded."""
-    return "source.monitor-interval" in option_values(spec)
+    return MONITOR_INTERVAL in option_values(spec)
 
 
 def monitor_interval_us(spec: TableSpec) -> int | None:
     """Return the monitor interval in microseconds, or None to read only existing files."""
-    text = option_values(spec).get("source.monitor-interval")
+    text = option_values(spec).get(MONITOR_INTERVAL)
     return None if text is None else duration_us(text)
 
 

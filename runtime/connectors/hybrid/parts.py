@@ -10,7 +10,13 @@ from pyspark.sql import SparkSession
 
 from runtime.connectors.connector import Table
 from runtime.errors import CatalogError, nearest
-from runtime.options.checks import bad_option, bytes_of, duration_us, option_values
+from runtime.options.checks import (
+    MONITOR_INTERVAL,
+    bad_option,
+    bytes_of,
+    duration_us,
+    option_values,
+)
 from runtime.options.formats import change_format, format_of
 from runtime.refusal import Refused, refuse
 from runtime.spec.source import SplitTable
@@ -99,11 +105,19 @@ class Parts:
                 refuse("only Spark reads some of its files")
             if isinstance(source, TextSource) and source.partition_columns:
                 refuse("its files of text are partitioned")
-        is_text = format_of(option_values(self.then.spec)) in ("csv", "json")
         with _about(self.then):
-            if self.then.spec.connector.lower() == "filesystem" and is_text:
-                return source, self.then.scan(spark, columns, ())
+            if _has_lines(self.then.spec):
+                return source, self.then_without_monitor.scan(spark, columns, ())
             return source, self.then.stream_scan(spark, columns)
+
+    @property
+    def then_without_monitor(self) -> Table:
+        """The second table as tasks read it: its offsets list its files, if it has any."""
+        spec = self.then.spec
+        if not _has_lines(spec):
+            return self.then
+        options = tuple(option for option in spec.options if option[0].lower() != MONITOR_INTERVAL)
+        return replace(self.then, spec=replace(spec, options=options))
 
     def then_from(self, at_us: int | None) -> Table:
         """Return the second table, read from a time on unless its options say where to start.
@@ -125,6 +139,12 @@ class Parts:
             "scan.startup.timestamp-millis": str(max(at_us // 1000, 0)),
         }
         return replace(self.then, spec=replace(spec, options=(*spec.options, *start.items())))
+
+
+def _has_lines(spec: TableSpec) -> bool:
+    """Return whether a table has files of CSV or JSON."""
+    is_text = format_of(option_values(spec)) in ("csv", "json")
+    return spec.connector.lower() == "filesystem" and is_text
 
 
 @contextmanager

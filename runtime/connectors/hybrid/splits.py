@@ -120,7 +120,7 @@ class HybridSplits(SplitSource):
             )
         return HybridReader(
             self._history_reader(columns, history.origin),
-            parts.then.splits(self.spark).reader(wanted, is_stream=True),
+            parts.then_without_monitor.splits(self.spark).reader(wanted, is_stream=True),
             tuple(columns),
             overlap,
         )

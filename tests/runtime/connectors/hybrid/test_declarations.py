@@ -232,6 +232,17 @@ def test_parts_are_tables_of_the_session(fresh_session: sqlwin.Session, tmp_path
         fresh_session.execute("ALTER TABLE both SET ('FIRST' = 'history')")
 
 
+def test_lines_that_arrive_continue_a_table(tmp_path) -> None:
+    (tmp_path / "0.csv").write_text("1,2026-01-01 00:00:00,a\n")
+    options = (("path", str(tmp_path)), ("format", "csv"))
+    files = replace(FILES, options=options)
+    arriving = replace(FILES, options=(*options, ("source.monitor-interval", "1 s")))
+    parts = open_table(hybrid(files, arriving)).both  # type: ignore[attr-defined]
+    assert parts.then.is_unbounded
+    _, then = parts.scans(unstarted_spark(), parts.columns)
+    assert [file.path for file in then.files] == [str(tmp_path / "0.csv")]
+
+
 @pytest.mark.long
 def test_rows_that_only_spark_could_read_are_refused(
     fresh_session: sqlwin.Session, tmp_path
