@@ -37,6 +37,7 @@ class StreamTable:
             that they know which split they read.
         idle_advance_us: Time without rows, in microseconds, after which its watermark may advance
             with the clock. None means never.
+        is_read_by_tasks: Whether only tasks read the table, in windows that they aggregate.
     """
 
     name: str
@@ -46,6 +47,7 @@ class StreamTable:
     split: str | None = None
     has_splits: bool = False
     idle_advance_us: int | None = None
+    is_read_by_tasks: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from planner.nodes.physical import (
 )
 from planner.optimizer import Options
 from planner.streams.delay import plain_delay_us
+from planner.streams.refusals import NotScanned
 from runtime.plan.local import FileScan, SplitScan
 from runtime.refusal import Refusal, refuse, tried
 from runtime.spec.expressions import Call, Constant, Expression
@@ -49,7 +50,10 @@ def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refus
     """
     if type(node) is not LocalWindowAggregate:
         return None
-    return tried(_push, node, options.catalog, options.time_zone)
+    pushed = tried(_push, node, options.catalog, options.time_zone)
+    if isinstance(pushed, Refusal):
+        return NotScanned(pushed.reason, pushed.consequence)
+    return pushed
 
 
 def _push(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node:

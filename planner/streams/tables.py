@@ -35,7 +35,7 @@ def streams_of(plan: Node, catalog: Catalog) -> tuple[StreamTable, ...]:
 def stream_tables(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, StreamTable]]:
     """Yield every reference to a stream in a plan, and the stream."""
     for node in plan.walk_up():
-        yield from _streams_by_name(node, catalog)
+        yield from streams_by_name(node, catalog)
 
 
 def sources_in_order(plan: Node, catalog: Catalog) -> tuple[str, ...]:
@@ -59,7 +59,8 @@ def _ordered_names(plan: Node, catalog: Catalog) -> Iterator[str]:
             yield stream.name
 
 
-def _streams_by_name(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, StreamTable]]:
+def streams_by_name(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, StreamTable]]:
+    """Yield the references to streams in the query of a node, and the streams."""
     for table in _tables_by_name(plan):
         stream = stream_named(table, catalog)
         if stream is not None:
@@ -94,7 +95,7 @@ def read_exclusive_tables_once(plan: Node, catalog: Catalog) -> Node:
             if isinstance(node.scan, SplitScan) and node.scan.source.is_exclusive:
                 scanned.add(node.scan.source.table.name)
             return
-        by_spark.update(stream.name for _, stream in _streams_by_name(node, catalog))
+        by_spark.update(stream.name for _, stream in streams_by_name(node, catalog))
         for child in node.inputs:
             look(child)
 
@@ -127,7 +128,7 @@ def arrives_at_once(node: Node, catalog: Catalog) -> bool:
         return True
     if isinstance(node, WindowTableFunction | RangeRows):
         return False
-    if any(_streams_by_name(node, catalog)):
+    if any(streams_by_name(node, catalog)):
         return False
     return bool(node.inputs) and all(arrives_at_once(child, catalog) for child in node.inputs)
 

@@ -77,6 +77,8 @@ class Table:
         options: Options of the connector.
         can_stream: Whether the class overrides `stream`.
         can_stream_bounded: Whether `stream` also reads a bounded table, and then ends.
+        is_streamed_by_tasks: Whether tasks read its streams, in windows that they aggregate, and
+            Spark does not.
         can_write: Whether the class overrides `write`, and `spark_writer` or `open_sink` for
             streams.
         can_overwrite: Whether `write` can replace existing rows.
@@ -94,6 +96,7 @@ class Table:
     options: ClassVar[Options] = {}
     can_stream: ClassVar[bool] = False
     can_stream_bounded: ClassVar[bool] = False
+    is_streamed_by_tasks: ClassVar[bool] = False
     can_write: ClassVar[bool] = False
     can_overwrite: ClassVar[bool] = False
     sink_mode: ClassVar[SinkMode | None] = None

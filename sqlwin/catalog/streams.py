@@ -59,6 +59,7 @@ class StreamReading:
             self.idle_advance_us
             if spec.idle_advance is None
             else duration_us(spec.idle_advance) or None,
+            not self.is_simulated and open_table(spec).is_streamed_by_tasks,
         )
 
     def _split(self, spec: TableSpec) -> str | None:

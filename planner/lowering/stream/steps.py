@@ -56,10 +56,11 @@ from planner.streams.refusals import (
     refuse_changes,
     refuse_late_windows,
     refuse_one_phase,
+    refuse_rows_by_spark,
     refuse_stateful,
 )
 from planner.streams.slice_store import choose_slice_store
-from planner.streams.tables import stream_named, stream_tables, streams_of
+from planner.streams.tables import stream_named, stream_tables, streams_by_name, streams_of
 from runtime.plan.local import LocalStep, SplitScan, SqlRows, Streaming, StreamLocalStep
 from runtime.plan.nodes import MeasuredStep, PlanNode, SqlStep
 from runtime.plan.streams import (
@@ -198,6 +199,7 @@ def lower_stream_rows(
             "remove it: windows() drops late rows by its own watermark",
             None,
         )
+    refuse_rows_by_spark(stream_tables(plan, catalog), "windows() reads its rows as they are")
     for table, stream in stream_tables(plan, catalog):
         if stream.late_rows is not None:
             raise StreamRefusal(
@@ -250,6 +252,9 @@ class _StreamLowering(WholeWindowsLowering):
             kind = [column(ROW_KIND)] if self._emits_updates else []
             return select_from(rows, *kind, *columns, where=exp.Where(this=column(KEEP)))
         self._check(node)
+        if isinstance(node, TableScan | SqlQuery):
+            tables = streams_by_name(node, self.catalog)
+            refuse_rows_by_spark(tables, "this query reads its rows as they are", self._refusals)
         query = self.block(node).sql()
         if self.watermark is not None:
             self.watermark.compute_in(query, self.catalog, self.select_all)
@@ -398,6 +403,7 @@ class _StreamLowering(WholeWindowsLowering):
         ):
             source, delay_us = local.scan, local.delay_us
         else:
+            self._refuse_rows_by_spark(local, rows)
             keys = tuple((key.name, to_sql(key.expr)) for key in local.keys)
             source = SqlRows(keys, row_partials(local.plans), self.sql_step(query))
             delay_us = wall_clock_delay_us(local, self.catalog) if is_one and has_time else None
@@ -421,6 +427,19 @@ class _StreamLowering(WholeWindowsLowering):
             local.slice_end,
             self.label(local),
         )
+
+    def _refuse_rows_by_spark(self, local: LocalWindowAggregate, rows: OperatorRows) -> None:
+        """Refuse a local stage whose rows Spark would read from a table that only tasks read."""
+        names = {source.name for source in rows.sources}
+        places = (*stream_tables(local.input, self.catalog), *self._followed)
+        tables = (place for place in places if place[1].name in names)
+        why = "these follow the watermarks of several tables"
+        way_out = (
+            "write windows of one table, such as each side of a join, into tables of their own"
+        )
+        if len(rows.sources) == 1:
+            way_out = "filter and project its rows with expressions that Arrow evaluates"
+        refuse_rows_by_spark(tables, why, self._refusals, way_out)
 
     def _check(self, node: Node) -> None:
         """Refuse a node that Spark cannot compute one micro-batch at a time."""

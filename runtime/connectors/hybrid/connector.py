@@ -26,6 +26,7 @@ class HybridTable(Table):
 
     options = HYBRID
     can_stream_bounded = True
+    is_streamed_by_tasks = True
     part_options = ("first", "then")
 
     @property

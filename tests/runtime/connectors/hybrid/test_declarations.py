@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import replace
 from types import SimpleNamespace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
 from runtime.connectors.filesystem.splits import FileSplits
 from runtime.connectors.registry import open_table
-from runtime.errors import CatalogError, ExecutionError, SetupError
+from runtime.errors import CatalogError, SetupError
 from runtime.refusal import Refused
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.source import SplitTable
@@ -243,18 +246,60 @@ def test_lines_that_arrive_continue_a_table(tmp_path) -> None:
     assert [file.path for file in then.files] == [str(tmp_path / "0.csv")]
 
 
+WINDOW = "TABLE(TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
+COUNTS = f"SELECT window_start, window_end, COUNT(*) AS n FROM {WINDOW} GROUP BY window_start, window_end"
+ROWS_BY_SPARK = {
+    "SELECT * FROM events": "this query reads its rows as they are",
+    f"SELECT id FROM {WINDOW.format('events')}": "this query reads its rows as they are",
+    "SELECT a.id FROM events a JOIN others b ON a.id = b.id AND b.ts BETWEEN a.ts "
+    "AND a.ts + INTERVAL '5' SECOND": "these follow the watermarks of several tables",
+    "SELECT a.id FROM events a JOIN versions FOR SYSTEM_TIME AS OF a.ts AS b ON a.id = b.id": (
+        "the query below it does more than filter and project"
+    ),
+    f"SELECT a.n FROM ({COUNTS.format('events')}) a JOIN ({COUNTS.format('others')}) b "
+    "ON a.window_start = b.window_start AND a.window_end = b.window_end": (
+        "these follow the watermarks of several tables"
+    ),
+}
+
+
 @pytest.mark.long
 def test_rows_that_only_spark_could_read_are_refused(
     fresh_session: sqlwin.Session, tmp_path
 ) -> None:
-    files = f"'connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'parquet'"
-    columns = "id BIGINT, ts TIMESTAMP(3)"
+    path = tmp_path / "0.parquet"
+    pq.write_table(pa.table({"id": [1], "ts": [dt.datetime(2026, 5, 1)]}), path)  # noqa: DTZ001
+    files = f"'connector' = 'filesystem', 'path' = '{path}', 'format' = 'parquet'"
+    columns = "id BIGINT, ts TIMESTAMP(6)"
+    of_hybrid = (
+        "WITH ('connector' = 'hybrid', 'first' = 'history', 'then' = 'live', 'overlap' = 'allow')"
+    )
     fresh_session.execute(f"""
         CREATE TABLE history ({columns}) WITH ({files});
         CREATE TABLE live ({columns}, WATERMARK FOR ts AS ts) WITH ({files});
-        CREATE TABLE events WITH ('connector' = 'hybrid', 'first' = 'history', 'then' = 'live',
-          'overlap' = 'allow');
+        CREATE TABLE events {of_hybrid};
+        CREATE TABLE others {of_hybrid};
+        CREATE TABLE versions ({columns}, PRIMARY KEY (id) NOT ENFORCED, WATERMARK FOR ts AS ts)
+        {of_hybrid};
         CREATE TABLE kept ({columns}) WITH ('connector' = 'memory');
+        CREATE MATERIALIZED TABLE stored WITH ('path' = '{tmp_path}/stored')
+        REFRESH_MODE = CONTINUOUS AS {COUNTS.format("events")};
         SET 'execution.runtime-mode' = 'streaming'""")
-    with pytest.raises(ExecutionError, match="a stream reads a hybrid table only for windows"):
-        fresh_session.execute("INSERT INTO kept SELECT * FROM events")
+    for query, reason in ROWS_BY_SPARK.items():
+        check_refused(fresh_session, query, reason)
+    # tasks read the windows, and the group reads these
+    above = f"SELECT n, COUNT(*) AS m FROM ({COUNTS.format('events')}) GROUP BY n"
+    assert "events reads history" in fresh_session.explain(above)
+    into_slices = f"INSERT INTO stored {COUNTS.format('events')}"
+    check_refused(fresh_session, into_slices, "this query reads its rows as they are")
+
+
+def check_refused(session: sqlwin.Session, query: str, reason: str) -> None:
+    """Check that a query is refused before it starts, at the place of a hybrid table."""
+    with pytest.raises(sqlwin.SqlwinError) as caught:
+        session.execute(query)
+    message = f"a stream reads `events` only for windows that tasks aggregate: {reason}"
+    assert caught.value.message == message
+    assert caught.value.position is not None
+    place = query[caught.value.position.offset :]
+    assert place.removeprefix("TABLE ").startswith("events"), query
