@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlwin.execution.streams.registry import Streams
     from sqlwin.result import Result
     from sqlwin.session import Session
-    from sqlwin.statements.nodes import Insert, Query, Statement
+    from sqlwin.statements.nodes import CreateTable, Insert, Query, Statement
     from sqlwin.statements.parameters import Params
     from sqlwin.statements.split import SqlScript
 
@@ -231,6 +231,16 @@ class SessionControl:
         """Return the declared columns of a table of CREATE TABLE, or None."""
         entry = self.entry((table,))
         return entry.columns if isinstance(entry, TableSpec) else None
+
+    def linked_table(self, statement: CreateTable) -> Any:
+        """Return the connector's table of a statement that does not run.
+
+        Its definition has what it takes over from other tables.
+
+        Raises:
+            SqlwinError: The definition is wrong.
+        """
+        return self._session._opened_runner.linked_table(statement)
 
     def schema_of(self, name: tuple[str, ...], *, waits: bool) -> Sequence[Column] | None:
         """Return the columns of a table or view, with Spark's types.

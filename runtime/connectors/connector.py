@@ -229,6 +229,10 @@ class Table:
             hint="use INSERT INTO to write to it",
         )
 
+    def rows_of_parts(self, rows: Sequence[pa.Table]) -> pa.Table:
+        """Return the rows of a table that reads others, from given rows of each of `parts`."""
+        raise AssertionError(f"'{self.spec.connector}' reads no other tables")
+
     def stream(self, spark: SparkSession) -> DataFrame:
         """Return the rows as they arrive with the physical columns. See `rows`."""
         raise AssertionError(f"'{self.spec.connector}' reads no streams")

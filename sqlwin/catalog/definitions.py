@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot.tokenizer_core import TokenType
 
@@ -102,6 +102,19 @@ class Definitions:
     def filled_table(self, statement: CreateTable, rows: StructType) -> TableSpec:
         """Build the table of CREATE TABLE AS without adding it to the catalog."""
         return self._spec(statement, rows)
+
+    def linked_table(self, statement: CreateTable) -> Any:
+        """Open the table of CREATE TABLE with what it takes over from other tables.
+
+        The table is not added to the catalog.
+
+        Raises:
+            CatalogError: As in `create_table`.
+        """
+        self._catalog.expressions.add(statement.expressions)
+        table = open_table(with_parts(self._catalog, self._spec(statement, None)))
+        table.check()
+        return table
 
     def alter_table(self, statement: AlterTable) -> tuple[str, tuple[str, ...]]:
         """Change options or the name of a session table; return a message and notes.

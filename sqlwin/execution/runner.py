@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from sqlglot import exp
@@ -314,6 +314,10 @@ class Runner:
             return False
         initial = settings_of(self.spark).get("spark.sql.defaultCatalog", "spark_catalog")
         return initial == "spark_catalog"
+
+    def linked_table(self, statement: nodes.CreateTable) -> Any:
+        """Return the table of a statement without running it; see `Definitions.linked_table`."""
+        return self._definitions.linked_table(statement)
 
     def columns_of(self, name: Name) -> Schema:
         """Return the columns of a table or view, or of files by path.

@@ -24,6 +24,7 @@ from sqlwin.statements.nodes import CreateTable, CreateView, Insert, Query, Set
 from sqlwin.statements.parse import parse_statement
 from sqlwin.testing.cases import Case, CaseTable
 from sqlwin.testing.documents import CaseFileError, Located
+from sqlwin.testing.parts import check_parts, reads_tables, with_parts
 from sqlwin.testing.values import CellError, cell_value
 
 # Settings of a script that the test decides
@@ -83,14 +84,19 @@ def prepare(session: Session, case: Case, directory: Path) -> PreparedCase:
 
     given: dict[str, Sequence[str]] = {}
     created: set[str] = set()
+    # rows of tables that read others, from the rows of these
+    joined: dict[str, pa.Table] = {}
 
     def fill(table: CaseTable, columns: Sequence[TableColumn], path: Path) -> None:
         own = [column for column in columns if column.computed is None]
         schema = pa.schema([(c.name, _arrow_type(case, table, c)) for c in own])
         name = table.name.lower()
         given[name] = schema.names
-        rows[name], of_table = _rows(case, table, schema)
-        waits.update({(name, row): us for row, us in of_table.items()})
+        if name in joined:
+            rows[name] = joined[name].cast(schema)
+        else:
+            rows[name], of_table = _rows(case, table, schema)
+            waits.update({(name, row): us for row, us in of_table.items()})
         pq.write_table(rows[name], path)
 
     def create(table: CaseTable, statement: CreateTable, path: Path) -> None:
@@ -125,6 +131,19 @@ def prepare(session: Session, case: Case, directory: Path) -> PreparedCase:
         ]
         control.run(_replaced(replace(statement, columns=tuple(columns)), path))
 
+    def join(statement: CreateTable) -> None:
+        """Create a table of the script that reads others, with the rows of these."""
+        linked = control.linked_table(statement)
+        spec = linked.spec
+        parts = [part.name.lower() for part in spec.parts]
+        if not set(parts) & rows.keys():
+            control.run(statement)
+            return
+        check_parts(case, spec, rows, waits)
+        joined[spec.name.lower()] = linked.rows_of_parts([rows[part] for part in parts])
+        table = CaseTable(spec.name, {}, None, (), case.line)
+        create(table, with_parts(statement, spec), directory / f"{len(joined)}.joined.parquet")
+
     for number, table in enumerate(case.tables):
         if table.columns:
             with _naming(case, table):
@@ -140,10 +159,14 @@ def prepare(session: Session, case: Case, directory: Path) -> PreparedCase:
                 case CreateTable(name=(name,)) if name.lower() in tables:
                     table = tables[name.lower()]
                     if name.lower() not in created:
+                        if reads_tables(statement):
+                            statement = with_parts(statement, control.linked_table(statement).spec)
                         path = directory / f"{list(tables).index(name.lower())}.parquet"
                         create(table, statement, path)
                 case Set() if statement.key in OF_TEST:
                     pass
+                case CreateTable() if reads_tables(statement):
+                    join(statement)
                 case Set() | CreateTable() | CreateView():
                     control.run(statement)
         except SqlwinError as error:

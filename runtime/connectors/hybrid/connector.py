@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from runtime.connectors.columns import declared_schema
 from runtime.connectors.connector import Table
 from runtime.connectors.declarations import check_columns
-from runtime.connectors.hybrid.overlap import rows_of_both
+from runtime.connectors.hybrid.overlap import rows_in_order, rows_of_both
 from runtime.connectors.hybrid.parts import Parts, check_parts
 from runtime.connectors.hybrid.splits import HybridSplits
 from runtime.connectors.unread_rows import unread_rows
@@ -19,6 +20,12 @@ from runtime.options.known import HYBRID
 from runtime.refusal import Refused, refuse
 from runtime.spec.source import SplitTable
 from runtime.spec.table import Column
+
+
+def named(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return columns of rows, found by name ignoring case."""
+    found = {name.lower(): name for name in rows.column_names}
+    return rows.select([found[name.lower()] for name in names]).rename_columns(list(names))
 
 
 class HybridTable(Table):
@@ -62,6 +69,12 @@ class HybridTable(Table):
     def read(self, spark: SparkSession) -> DataFrame:
         """Return the rows that both tables have now."""
         return rows_of_both(spark, self.both)
+
+    def rows_of_parts(self, rows: Sequence[pa.Table]) -> pa.Table:
+        """Return given rows of both tables in the order in which a stream reads them."""
+        names = [column.name for column in self.both.columns]
+        first, then = (named(table, names) for table in rows)
+        return rows_in_order(self.both, first, then)
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """Return the columns of a stream that only tasks can read."""

@@ -7,7 +7,8 @@ a time or without a key is not recognised, so it counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -121,6 +122,42 @@ def only_counting(rows: DataFrame, overlap: Overlap) -> DataFrame:
             yield overlap.rows_that_count(batch.filter(is_message))
 
     return rows.mapInArrow(run, rows.schema)
+
+
+@dataclass(frozen=True)
+class _GivenRows(SplitReader):
+    """Reader of rows in memory, whatever the split."""
+
+    rows: pa.Table
+
+    def read(self, splits: Sequence[str], dictionaries: frozenset[str]) -> Iterator[pa.RecordBatch]:
+        return iter(self.rows.to_batches())
+
+
+def rows_in_order(parts: Parts, first: pa.Table, then: pa.Table) -> pa.Table:
+    """Return given rows in the order in which a stream reads them: first by time, and then others.
+
+    Args:
+        parts: The tables.
+        first: Rows of the first table with the columns of the hybrid table.
+        then: Rows of the second table, in the order of their arrival.
+    """
+    by_time = [(parts.time.name, "ascending", "at_start")]
+    first = first.take(pc.sort_indices(first, sort_keys=by_time))
+    newest = pc.max(first[parts.time.name].cast(pa.int64())).as_py()
+    if parts.overlap_us is None or newest is None:
+        return pa.concat_tables([first, then])
+    # splits of their own, because keys are kept by them
+    overlap = Overlap(
+        parts.time,
+        parts.key,
+        newest - parts.overlap_us,
+        newest,
+        (uuid.uuid4().hex,),
+        _GivenRows(first),
+    )
+    counting = map(overlap.rows_that_count, then.to_batches())
+    return pa.concat_tables([first, pa.Table.from_batches(counting, then.schema)])
 
 
 def rows_of_both(spark: SparkSession, parts: Parts) -> DataFrame:
