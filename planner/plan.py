@@ -100,6 +100,7 @@ def draft_plan(
         options.strict_flink,
         fill,
         emits_updates=options.emits_updates,
+        state_ttl_us=options.state_ttl_us or None,
     )
     trace = Trace()
     logical = optimize(bound.plan, LOGICAL_STAGES, options, trace)

@@ -120,6 +120,7 @@ def bind(
     fill: FillOptions = DEFAULT_FILL,
     *,
     emits_updates: bool = False,
+    state_ttl_us: int | None = None,
 ) -> BoundQuery:
     """Bind a query to a logical plan.
 
@@ -130,12 +131,13 @@ def bind(
         strict: Whether to reject SQL that Flink rejects.
         fill: Settings of FILL.
         emits_updates: Whether streams emit windows more than once.
+        state_ttl_us: Time-to-live of the state of streams without a window. None: forever.
 
     Raises:
         AnalysisError: A name, a type or a window is invalid.
     """
     binder = _Binder(sql, catalog, strict, fill)
-    binder.emits_updates = emits_updates
+    binder.emits_updates, binder.state_ttl_us = emits_updates, state_ttl_us
     if strict:
         check_query(query, sql)
     original, query = query, query.copy()

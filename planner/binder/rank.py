@@ -13,6 +13,7 @@ from planner.binder.changes.net_rows import signed_rows
 from planner.binder.changes.windows import check_kept_columns
 from planner.binder.rank_bounds import rank_bounds
 from planner.binder.relations import Relations, Scope
+from planner.binder.window_block import is_aggregation
 from planner.nodes.logical import Node, SqlQuery, WindowRank, columns_of
 from planner.nodes.windows import has_results, identifies_window, window_properties
 from planner.sql.build import (
@@ -24,7 +25,7 @@ from planner.sql.build import (
     identifier,
     relation,
 )
-from planner.sql.nodes import copy_place, span_of
+from planner.sql.nodes import STATE_TTL, copy_place, span_of
 from planner.sql.parts import lone_source, own_clauses
 from planner.streams.tables import streams_of
 from runtime.errors import AnalysisError
@@ -90,6 +91,9 @@ def bind_rank(
             relations.catalog,
             time_zone,
             span_of(over),
+            relations.ttl_us_of(
+                query if STATE_TTL in query.meta or is_aggregation(outer) else outer
+            ),
         )
         if ranked is None:
             return None

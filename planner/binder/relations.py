@@ -10,6 +10,7 @@ from planner.catalog import Catalog, Schema
 from planner.nodes.logical import Node, SqlQuery
 from planner.sql.build import has_only, is_whole_star, relation, select_items
 from planner.sql.names import with_ctes
+from planner.sql.nodes import STATE_TTL
 from planner.sql.parts import lone_source
 from planner.streams.tables import streams_of
 
@@ -29,9 +30,11 @@ class Relations:
     Attributes:
         rewritten: Whether Spark cannot run the user's text unchanged.
         emits_updates: Whether streams emit windows more than once.
+        state_ttl_us: Time-to-live of the state of streams. None: forever.
     """
 
     emits_updates = False
+    state_ttl_us: int | None = None
 
     def __init__(self, sql: str, catalog: Catalog) -> None:
         self.sql = sql
@@ -42,6 +45,11 @@ class Relations:
     def windows_change(self, node: Node) -> bool:
         """Return whether windows in a node are emitted more than once."""
         return self.emits_updates and bool(streams_of(node, self.catalog))
+
+    def ttl_us_of(self, select: exp.Select) -> int | None:
+        """Return the time-to-live of a SELECT's state. None: forever."""
+        ttl_us: int | None = select.meta.get(STATE_TTL, self.state_ttl_us)
+        return ttl_us or None
 
     def placeholder(self, node: Node) -> str:
         """Return a name that represents `node` in SQL text."""

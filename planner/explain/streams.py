@@ -194,6 +194,7 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
     if not local.window.closes:
         due = ", or when early firing is due" if step.emission is EmissionMode.AGAIN else ""
         yield f"  groups that change are emitted after each micro-batch{due}; {late}"
+        yield _time_to_live(local.window)
         return
     yield f"  a window is emitted when {followed} reaches its end; {late}"
     if is_updated and not local.window.has_slices:
@@ -259,6 +260,19 @@ def _lines_of_first_rows(step: StreamRankStep, key_groups: int, policy: str) -> 
         rows = "the first row" if first.last == 1 else f"the first {first.last} rows"
         yield f"  state: {rows} of each key"
     yield "  rows are emitted after each micro-batch that changes them; no row is late"
+    yield _time_to_live(local.window)
+
+
+def _time_to_live(window: Window) -> str:
+    """Return how long the state of a key without a window stays."""
+    if window.state_ttl_us is None:
+        return "  state time-to-live: none, every key stays (table.exec.state.ttl, STATE_TTL)"
+    ttl = render_duration(window.state_ttl_us)
+    return (
+        f"  state time-to-live: {ttl} of processing time after the last change of a key; then its "
+        "result stays in the table, its next row begins anew and deletions of earlier rows are "
+        "ignored, so results may differ from those over all rows"
+    )
 
 
 def _is_on_processing_time(local: StreamLocalStep) -> bool:

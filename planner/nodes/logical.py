@@ -510,6 +510,7 @@ class WindowRank(UnaryNode):
         partition_by: Names of the other columns in PARTITION BY.
         order_by: Ordering over the input's columns.
         rank_column: Name of the rank column.
+        ttl_us: Time-to-live of the state of keys that are ranked over all time. None: forever.
     """
 
     attached: AttachedWindow
@@ -520,6 +521,7 @@ class WindowRank(UnaryNode):
     partition_by: tuple[str, ...]
     order_by: tuple[exp.Ordered, ...]
     rank_column: str
+    ttl_us: int | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -535,6 +537,7 @@ class WindowDeduplicate(UnaryNode):
         order_key: Time column that orders the rows.
         keep: `FirstRow` or `LastRow`.
         rank_column: Name of the rank column.
+        ttl_us: See `WindowRank`.
     """
 
     attached: AttachedWindow
@@ -543,6 +546,7 @@ class WindowDeduplicate(UnaryNode):
     order_key: str
     keep: str
     rank_column: str
+    ttl_us: int | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,18 @@ def groups_all_time(plan: Node) -> bool:
     return any(not node.window.closes for node in last_aggregates(plan))
 
 
+def has_all_time_state(bound: Node) -> bool:
+    """Return whether a logical plan over streams keeps groups or ranks without a window."""
+    return any(
+        not node.window.closes if isinstance(node, WindowTableFunction) else _ranks_all_time(node)
+        for node in bound.walk()
+    )
+
+
+def _ranks_all_time(node: Node) -> bool:
+    return isinstance(node, WindowRank) and not node.window_columns
+
+
 def only_inserts(plan: Node) -> bool:
     """Return whether results that may change are emitted as rows that stay.
 

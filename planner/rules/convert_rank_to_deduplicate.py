@@ -60,4 +60,5 @@ def convert_rank_to_deduplicate(node: Node, options: Options) -> Node | Refusal 
         "LastRow" if ordered.args.get("desc") else "FirstRow",
         node.rank_column,
         place=node.place,
+        ttl_us=node.ttl_us,
     )

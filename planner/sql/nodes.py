@@ -40,6 +40,9 @@ WRITTEN = "written"
 # In `meta` of a SELECT: names of its hints that Spark does not know
 LEFT_OUT_HINTS = "left_out_hints"
 
+# In `meta` of a SELECT: time-to-live of its state in microseconds, of STATE_TTL. 0 means forever.
+STATE_TTL = "state_ttl"
+
 
 @dataclass(frozen=True)
 class Leniency:

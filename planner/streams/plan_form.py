@@ -44,7 +44,7 @@ _PLAIN = frozenset("sum count min max bit_and bit_or bit_xor".split())
 _OF_ITS_TYPE = frozenset("SUM MIN MAX FIRST_VALUE LAST_VALUE FIRST LAST".split())
 # Node fields described elsewhere or irrelevant
 _LEFT_OUT = PARALLELISM | frozenset(
-    "schema place input time_place relations left right number reader".split()
+    "schema place input time_place relations left right number reader ttl_us".split()
 )
 
 # Columns by normalised name, as expressions over the columns below
@@ -211,6 +211,7 @@ def _base(node: Node) -> _JSON:
             if isinstance(local, LocalWindowAggregate):
                 state = _state_of(local)
                 window = {"function": state.window.function, **asdict(state.window)}
+                window.pop("ttl_us", None)  # it may change
                 windows = {**asdict(state), "window": window}
                 keys = [_to_json(key) for key in node.window_keys]
                 form = {"windows": windows, "keys": keys}

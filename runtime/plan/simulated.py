@@ -166,7 +166,12 @@ class SimulatedQuery:
     @property
     def depends_on_cuts(self) -> bool:
         """Whether its rows depend on the rows that arrive in one micro-batch."""
-        return self.closes_over_changes or self.has_changes
+        return self.closes_over_changes or self.has_changes or self.drops_state
+
+    @property
+    def drops_state(self) -> bool:
+        """Whether keys leave the state when they have not changed for a processing time."""
+        return any(op.step.input.window.state_ttl_us is not None for op in self.operators)
 
     @property
     def forgets_keys(self) -> bool:

@@ -124,7 +124,8 @@ class RunningOperator:
             options.bucket_bytes,
             options.names_of(operator.step.number).columns,
         )
-        self._reads_clock = options.fires_after_delay
+        has_ttl = self._local.window.state_ttl_us is not None
+        self._reads_clock = options.fires_after_delay or has_ttl
         self._own_names = {other: name for name, other in self._task.names}
         # the last micro-batch, and up to which windows it has closed
         self._closed: tuple[int, int | None] = (-1, None)

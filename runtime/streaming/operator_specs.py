@@ -20,6 +20,7 @@ from runtime.spec.expressions import FirstRows
 from runtime.spec.filling import GapFilling, VersionJoining
 from runtime.streaming.changes import StateNames
 from runtime.streaming.operators.base import KeyGroupSpec, OperatorRun
+from runtime.streaming.operators.expiry import CHANGED
 from runtime.streaming.operators.fill import FillSpec
 from runtime.streaming.operators.firing import FireRule, UpdateRules
 from runtime.streaming.operators.ranks import RankSpec
@@ -65,7 +66,11 @@ def operator_spec(
     if isinstance(step, StreamRankStep):
         first = _first_with_state_names(step.first, names)
         columns = replace(columns, drops_zeros=drops_zeros)
-        return RankSpec(first, step.first_rank, aggregation, columns, common, step.ttl_us)
+        window = aggregation.window
+        ttl_us = step.ttl_us if window.closes else window.state_ttl_us
+        return RankSpec(first, step.first_rank, aggregation, columns, common, ttl_us)
+    if aggregation.window.state_ttl_us is not None:
+        partials = (*partials, CHANGED)
     return WindowSpec(
         one_reader(aggregation, partials, names.sources, step.store),
         common,

@@ -8,7 +8,7 @@ hash. State is stored by window, so a micro-batch reads and writes the windows o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from runtime.windows.intervals import IntervalValue
@@ -21,9 +21,14 @@ N_PARTS = 256
 
 @dataclass(frozen=True)
 class AllTime(Tumble):
-    """All time, as window 0 of one microsecond. The times of its rows are constant."""
+    """All time, as window 0 of one microsecond. The times of its rows are constant.
+
+    Attributes:
+        ttl_us: See `state_ttl_us`. It may change when a stream resumes.
+    """
 
     size_us: int = 1
+    ttl_us: int | None = field(default=None, compare=False)
 
     function: ClassVar[str] = "ALL_TIME"
     closes: ClassVar[bool] = False
@@ -33,6 +38,10 @@ class AllTime(Tumble):
     @property
     def parameters(self) -> Mapping[str, IntervalValue]:
         return {}
+
+    @property
+    def state_ttl_us(self) -> int | None:
+        return self.ttl_us
 
     # -- EXPLAIN -----------------------------------------------------------------------------------
 

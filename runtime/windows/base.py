@@ -66,6 +66,11 @@ class BaseWindow(ABC):
     why_not_filled: ClassVar[str | None] = None
     """Why windows without rows cannot be added. None: they can."""
 
+    @property
+    def state_ttl_us(self) -> int | None:
+        """Processing time after which the state of an unchanged key is dropped. None: never."""
+        return None
+
     # -- SQL ---------------------------------------------------------------------------------------
 
     @property

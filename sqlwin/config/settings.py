@@ -353,8 +353,9 @@ SETTINGS: dict[str, Setting] = {
             "table.exec.state.ttl",
             Type.DURATION,
             "0 ms",
-            "event time for which the first row of a key hides later ones, where it is emitted "
-            "once; 0: forever. Other state without a window is kept",
+            "time after which the state of a key without a window is dropped, for groups, SELECT "
+            "DISTINCT and ranks: processing time since its last change; for the first row by the "
+            "time of the watermark, event time since this row; 0: never",
         ),
         Setting(
             "table.local-time-zone",

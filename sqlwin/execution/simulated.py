@@ -195,7 +195,7 @@ def simulate_query(plans: Plans, ast: exp.Query, text: str) -> Simulated | Refus
     options = lowered.options(stream_options(plans.config))
     if query.result_clock:
         definition = Refusal("the processing time of results depends on the micro-batches")
-    if query.forgets_keys:
+    if query.forgets_keys or query.drops_state:
         definition = Refusal("'table.exec.state.ttl' lets a stream forget keys")
     if any(CHANGE_KIND in node.column_names for node in plan.bound.walk()):
         query = replace(query, has_changes=True)

@@ -83,7 +83,7 @@ def bind_grouping_of_stream(select: exp.Select, relations: Relations, scope: Sco
     order = _TIME.name
     if changes is None and any(_is_joined(c.name) for c in grouping.find_all(exp.Anonymous)):
         node, order = _with_order(node, relations)
-    windowed: Node = in_all_time(changes or node, place)
+    windowed: Node = in_all_time(changes or node, place, relations.ttl_us_of(select))
     if changes is not None:
         windowed = net_rows(windowed, place)
     bound = bind_block(grouping, windowed, source.alias_or_name or None, order, relations, scope)
@@ -93,10 +93,18 @@ def bind_grouping_of_stream(select: exp.Select, relations: Relations, scope: Sco
     return bound
 
 
-def in_all_time(rows: Node, place: TextSpan | None) -> WindowTableFunction:
-    """Return rows in the window that holds all rows. `place` is its source position."""
+def in_all_time(rows: Node, place: TextSpan | None, ttl_us: int | None) -> WindowTableFunction:
+    """Return rows in the window that holds all rows.
+
+    Args:
+        rows: Rows.
+        place: Source position of the window.
+        ttl_us: Time-to-live of the state of unchanged keys. None: forever.
+    """
     epoch = cast_as(literal("1970-01-01 00:00:00"), _TIME.type)
-    return in_windows(with_column(rows, _TIME, epoch), AllTime(), _TIME, _COLUMNS, place)
+    return in_windows(
+        with_column(rows, _TIME, epoch), AllTime(ttl_us=ttl_us), _TIME, _COLUMNS, place
+    )
 
 
 def _rows_of(source: exp.Expr, relations: Relations, scope: Scope) -> Node:

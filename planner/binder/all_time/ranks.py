@@ -44,6 +44,7 @@ def rank_over_all_time(
     catalog: Catalog,
     time_zone: str,
     place: TextSpan | None,
+    ttl_us: int | None,
 ) -> Node | None:
     """Return the first rows of each key, with their ranks as the last column.
 
@@ -58,6 +59,7 @@ def rank_over_all_time(
         catalog: Catalog that identifies streams and their watermarks.
         time_zone: The session's time zone.
         place: Source position of the function.
+        ttl_us: Time-to-live of the state of keys. None: forever.
 
     Returns:
         The node. None if the rows are not of a stream.
@@ -74,14 +76,24 @@ def rank_over_all_time(
     ):
         windowed: Node = in_windows(rows, _WAIT, time, _COLUMNS, place)
     elif changes is None:
-        windowed = in_all_time(rows, place)
+        windowed = in_all_time(rows, place, ttl_us)
     else:
-        windowed = net_rows(in_all_time(changes, place), place)
+        windowed = net_rows(in_all_time(changes, place, ttl_us), place)
     attached = window_properties(windowed)
     assert attached is not None, "its rows have windows"
     column = Column(rank, "int", False)
     schema = (*windowed.schema, column)
     ranked = WindowRank(
-        schema, windowed, attached, function, *ranks, (), partition, order, rank, place=place
+        schema,
+        windowed,
+        attached,
+        function,
+        *ranks,
+        (),
+        partition,
+        order,
+        rank,
+        place=place,
+        ttl_us=ttl_us,
     )
     return columns_of(ranked, (*rows.schema, column))

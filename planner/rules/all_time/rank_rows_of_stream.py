@@ -90,7 +90,7 @@ def rank_rows_of_stream(node: Node, options: Options) -> Node | Refusal | None:
     selects = {"by": first.by} if path.has_changes else {"first": first}
     exchange = replace(exchange, input=replace(path.local, **selects), keys=first.by)
     of_merged = {**attributes(merged, GlobalWindowAggregate), "input": exchange}
-    ttl_us = (options.state_ttl_us or None) if merged.window.closes else None
+    ttl_us = node.ttl_us if merged.window.closes else None
     ranked = StreamRank(**of_merged, first=first, first_rank=ranking(node)[1], ttl_us=ttl_us)
     rows = finished.with_inputs(ranked)
     *columns, rank = node.schema

@@ -138,7 +138,7 @@ def _scan_stage(
 
 def needs_processing_time(step: StreamLocalStep, options: StreamOptions) -> bool:
     """Return whether an operator reads the clock: processing time, even without rows."""
-    fires = options.fires_after_delay
+    fires = options.fires_after_delay or step.window.state_ttl_us is not None
     if step.mode.is_cascade:
         return fires
     if options.has_clock:

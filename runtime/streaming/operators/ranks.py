@@ -11,6 +11,10 @@ It reads rows as keys of partials, with their number of copies, and is used in t
 - If rows may be deleted, state has all rows, because any of them may be first later. Copies are
   changes of the number of a row. A deletion that arrives before its insertion waits for it.
 
+With a TTL, the state of a key whose first rows change leaves the state when it has not changed for
+that long in processing time. Then a micro-batch rewrites all rows of the keys that it changes, so
+that they expire together, and a deletion of an unknown row is ignored.
+
 A micro-batch reads and replaces the rows of its own keys; see
 `runtime.streaming.state.marked_chunks`. Which rows are first does not depend on the order in which
 they arrive, because the order by which ROW_NUMBER ranks has all columns.
@@ -45,12 +49,18 @@ from runtime.streaming.operators.row_changes import DELETE, INSERT, deletes, dif
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.marked_chunks import MARK, MarkedChunks
-from runtime.streaming.state.metadata import MarkedMetadata, RankMetadata
+from runtime.streaming.state.metadata import (
+    ExpiringRankMetadata,
+    MarkedMetadata,
+    RankMetadata,
+)
 from runtime.streaming.watermarks import Watermarks, watermark_of_rows_us
 from runtime.windows.times import FIRST_TIME, LAST_TIME
 
 # Maximum number of stored changes per row that they add up to, before they are merged
 _MAX_PARTS = 2
+# How often expired rows are searched within a time-to-live
+_SEARCHES_PER_TTL = 8
 
 
 @dataclass(frozen=True)
@@ -64,7 +74,8 @@ class RankSpec:
             `remaining`, copies are changes of this number, and rows may be deleted.
         columns: Columns of the partials: rows, slice end and number of copies.
         common: Spec shared by all operators.
-        ttl_us: As in `StreamRankStep`.
+        ttl_us: If windows close, as in `StreamRankStep`. Otherwise the processing time after which
+            a key without changes leaves the state. None: never.
     """
 
     first: FirstRows
@@ -89,6 +100,10 @@ class RankOperator(KeyGroupOperator):
         self._waits = spec.aggregation.window.closes
         self._grid = spec.aggregation.window.assigner()
         before = self._metadata_before(MarkedMetadata)
+        # processing time up to which expired keys were searched
+        self._searched_us = before.searched_us if isinstance(before, ExpiringRankMetadata) else None
+        # processing time, and when rows of this micro-batch expire, if rows do not wait
+        self._now_us, self._expires_us = -FINAL_US, 0
         self._state = MarkedChunks(
             store,
             spec.first.by,
@@ -99,6 +114,7 @@ class RankOperator(KeyGroupOperator):
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
         if not self._waits:
+            self._expire(batch.clock_us)
             change = self._changes_of_all if self._may_delete else self._changes
             yield from map(Output, change(self._new_rows(batch.partials, None)))
             if after.has_ended:
@@ -141,7 +157,9 @@ class RankOperator(KeyGroupOperator):
 
     def _with_times(self, rows: pa.Table) -> pa.Table:
         """Return rows with the times by which the state orders them."""
-        ends = self._spec.columns.ends(rows) if self._waits else np.zeros(len(rows), np.int64)
+        ends = np.full(len(rows), self._expires_us)
+        if self._waits:
+            ends = self._spec.columns.ends(rows)
         for name in (FIRST_TIME, LAST_TIME):
             rows = rows.append_column(name, pa.array(ends))
         return rows
@@ -258,9 +276,7 @@ class RankOperator(KeyGroupOperator):
         if new is None:
             return
         new = self._repeated(new)
-        known = pa.concat_tables(
-            [*self._state.rows_marked(self._marked(new)), new.slice(0, 0)]
-        ).combine_chunks()
+        known = self._known(self._marked(new), new)
         table = pa.concat_tables([known, new]).combine_chunks()
         self._note_bytes(table)
         places, _ = self._ranked(table)
@@ -269,7 +285,7 @@ class RankOperator(KeyGroupOperator):
         is_changed[codes[places[places >= len(known)]]] = True
         if not is_changed.any():
             return
-        now = table.take(pa.array(places))
+        now = self._renewed(table.take(pa.array(places)), is_changed[codes[places]])
         old = known.filter(pa.array(is_changed[codes[: len(known)]]))
         changed = now.filter(pa.array(is_changed[codes[places]]))
         yield from self._differences(old, changed)
@@ -318,6 +334,45 @@ class RankOperator(KeyGroupOperator):
         codes = codes_of(table, of.order)
         return ranked_rows(by, codes, len(table), of.function, (1, of.last))
 
+    # -- time-to-live of rows that change ----------------------------------------------------------
+
+    def _expire(self, clock_us: int | None) -> None:
+        """Begin a micro-batch, and remove expired rows if they have not been searched for long."""
+        ttl_us, searched_us = self._spec.ttl_us, self._searched_us
+        if ttl_us is None:
+            return
+        times = [us for us in (clock_us, searched_us) if us is not None]
+        if not times:
+            self._expires_us = FINAL_US
+            return
+        self._now_us = max(times)
+        self._expires_us = self._now_us + ttl_us
+        if searched_us is None:
+            self._searched_us = self._now_us
+        elif self._now_us - searched_us >= ttl_us // _SEARCHES_PER_TTL:
+            self._searched_us = self._now_us
+            is_due = self._state.no_marks()
+            self._state.mark_ends(is_due, self._now_us)
+            self._append([self._live(rows) for _, rows in self._state.take_marked(is_due)])
+
+    def _live(self, rows: pa.Table) -> pa.Table:
+        """Return the rows that have not expired."""
+        return rows.filter(pa.array(int64_column(rows, LAST_TIME) > self._now_us))
+
+    def _known(self, is_marked: BoolArray, new: pa.Table) -> pa.Table:
+        """Return the stored rows of keys with some marks, with the columns of `new`."""
+        known = pa.concat_tables([*self._state.rows_marked(is_marked), new.slice(0, 0)])
+        return (known if self._spec.ttl_us is None else self._live(known)).combine_chunks()
+
+    def _renewed(self, rows: pa.Table, is_changed: BoolArray) -> pa.Table:
+        """Return rows with new times for those of changed keys."""
+        if self._spec.ttl_us is None:
+            return rows
+        for name in (FIRST_TIME, LAST_TIME):
+            times = np.where(is_changed, self._expires_us, int64_column(rows, name))
+            rows = replace_values(rows, name, times)
+        return rows
+
     # -- rows that may be deleted ------------------------------------------------------------------
 
     def _changes_of_all(self, new: pa.Table | None) -> Iterator[pa.RecordBatch]:
@@ -325,9 +380,11 @@ class RankOperator(KeyGroupOperator):
         if new is None or not new.num_rows:
             return
         is_marked = self._marked(new)
-        stored = [*self._state.rows_marked(is_marked), new.slice(0, 0)]
-        known = self._merged(pa.concat_tables(stored))
+        stored = self._known(is_marked, new)
+        known = self._merged(stored) if self._spec.ttl_us is None else stored
         now = self._merged(pa.concat_tables([known, new]))
+        if self._spec.ttl_us is not None:
+            now = now.filter(pa.array(int64_column(now, self._copies) > 0))
         self._note_bytes(now)
         both = pa.concat_tables([known, now, new]).combine_chunks()
         codes = self._codes(both)
@@ -340,12 +397,16 @@ class RankOperator(KeyGroupOperator):
         )
         if len(old) or len(current):
             yield from self._differences(old, current)
-        n_parts = sum(map(len, stored)) + len(new)
-        if n_parts <= _MAX_PARTS * len(now):
+        if self._spec.ttl_us is None and len(stored) + len(new) <= _MAX_PARTS * len(now):
             self._append([new], self._merged)
             return
         for _ in self._state.take_marked(is_marked):
             pass  # they are in `now`
+        if self._spec.ttl_us is not None:
+            # keys that have not changed keep their times
+            is_same = pc.invert(is_read.slice(0, len(known)))
+            changed = now.filter(is_read.slice(len(known), len(now)))
+            now = pa.concat_tables([changed, known.filter(is_same)])
         self._append([now])
 
     def _merged(self, rows: pa.Table) -> pa.Table:
@@ -393,6 +454,8 @@ class RankOperator(KeyGroupOperator):
         return watermark_of_rows_us(self._watermarks, self._grid)
 
     def _metadata(self) -> RankMetadata:
+        if self._spec.ttl_us is not None and not self._waits:
+            return ExpiringRankMetadata(self._state.chunks, self._searched_us)
         return RankMetadata(self._state.chunks)
 
     def _size(self) -> tuple[int, int]:

@@ -144,6 +144,15 @@ class UpdateLog:
             self._pending.forget(early=early, late=late)
         self.close(context.closed_us[1])
 
+    @property
+    def has_pending(self) -> bool:
+        """Whether rows have arrived since their windows were last emitted."""
+        return self._pending.n_rows > 0
+
+    def forget_keys(self, ends: Range, keys: pa.Table) -> None:
+        """Forget the results of some keys in the windows of a range. Nothing is emitted."""
+        self._results.forget_keys(ends, keys.select(self._keys))
+
     def close(self, closed_us: int | None) -> None:
         """Forget windows that end at or before `closed_us`.
 

@@ -34,14 +34,16 @@ from runtime.streaming.operators.base import (
     MicroBatch,
     Output,
 )
+from runtime.streaming.operators.expiry import KeyExpiry
 from runtime.streaming.operators.firing import UpdateRules
 from runtime.streaming.operators.updates import FireContext, UpdateLog
 from runtime.streaming.slices.levels import Reader, SharedSpec
 from runtime.streaming.slices.opening import open_slices
+from runtime.streaming.slices.plain import PlainSlices
 from runtime.streaming.slices.store import Horizon
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.changed_keys import FIRST_WINDOW, LAST_WINDOW
-from runtime.streaming.state.metadata import WindowMetadata
+from runtime.streaming.state.metadata import ExpiringWindowMetadata, WindowMetadata
 from runtime.streaming.state.ranges import Range, union
 from runtime.streaming.watermarks import Watermarks, closed_until_us, later_us
 from runtime.windows.all_time import N_PARTS
@@ -91,10 +93,20 @@ class WindowOperator(KeyGroupOperator):
         # has been raised since.
         self._closed_us = None if self._before is None else self._before.closed_us
         self._updates = None
+        self._expiry = None
         if spec.updates is not None:
             aggregation = spec.shared.readers[0].aggregation
             updates = None if metadata is None else metadata.updates
             self._updates = UpdateLog(spec.updates, aggregation, store, updates, thresholds)
+            ttl_us = aggregation.window.state_ttl_us
+            if ttl_us is not None:
+                assert isinstance(self._slices, PlainSlices), "one window has no running aggregates"
+                searched_us = None
+                if isinstance(metadata, ExpiringWindowMetadata):
+                    searched_us = metadata.searched_us
+                self._expiry = KeyExpiry(
+                    ttl_us, aggregation, self._slices, self._updates, searched_us
+                )
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
         if not self._slices.readers[0].spec.aggregation.window.closes:
@@ -107,6 +119,8 @@ class WindowOperator(KeyGroupOperator):
         yield from self._late(batch.candidates, before, closed[0])
         fired = before.fired_until_us()
         timed = batch.partials
+        if self._expiry is not None:
+            timed = self._expiry.begin(timed, batch.clock_us)
         if self._spec.emits_untimed:
             timed = yield from self._emit_untimed(timed)
         partials, n_late, n_new, n_again = self._accept(timed, closed[0], fired)
@@ -269,7 +283,10 @@ class WindowOperator(KeyGroupOperator):
 
     def _metadata(self) -> WindowMetadata:
         updates = None if self._updates is None else self._updates.metadata()
-        return WindowMetadata(self._slices.metadata(), updates)
+        slices = self._slices.metadata()
+        if self._expiry is not None:
+            return ExpiringWindowMetadata(slices, updates, self._expiry.searched_us)
+        return WindowMetadata(slices, updates)
 
     def _size(self) -> tuple[int, int]:
         return self._slices.n_rows, self._slices.n_bytes

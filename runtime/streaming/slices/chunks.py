@@ -9,7 +9,7 @@ is closed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -145,6 +145,27 @@ class SliceState:
         for place in np.flatnonzero(is_removed).tolist():
             self._remove(*chunks[place])
         self._forget_empty_slabs()
+
+    def take(self, slab_end_us: int, is_taken: Callable[[pa.Table], BoolArray]) -> pa.Table | None:
+        """Take some partials of a slab out of state. None if there are none.
+
+        Args:
+            slab_end_us: End of the slab.
+            is_taken: Returns which partials to take, from one per key and slice.
+        """
+        slab = self._slabs.get(slab_end_us)
+        if slab is None:
+            return None
+        merged = self._merge([self._table(chunk) for chunk in slab.chunks])
+        taken = is_taken(merged)
+        if not taken.any():
+            return None
+        for chunk in [*slab.chunks]:
+            self._remove(slab, chunk)
+        self._write(slab, merged.filter(pa.array(~taken)))
+        slab.n_merged = slab.n_rows
+        self._forget_empty_slabs()
+        return merged.filter(pa.array(taken))
 
     def append(self, table: pa.Table) -> None:
         """Store more partials. Their slices may have some already."""

@@ -18,7 +18,7 @@ slice as soon as the slice's step has closed. A single reader has one level, of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from math import gcd
@@ -69,13 +69,17 @@ def one_reader(
     sources: tuple[tuple[str, str], ...] = (),
     store: SliceStoreKind = SliceStoreKind.PLAIN,
 ) -> SharedSpec:
-    """Return the spec of a window aggregation that shares its slices with no other."""
+    """Return the spec of a window aggregation that shares its slices with no other.
+
+    With a time-to-live of state, keys without rows are dropped with the expired ones.
+    """
+    drops_zeros = aggregation.remaining is not None and aggregation.window.state_ttl_us is None
     columns = StateColumns(
         aggregation.keys,
         aggregation.slice_end,
         partials,
         sources,
-        drops_zeros=aggregation.remaining is not None,
+        drops_zeros=drops_zeros,
     )
     names = tuple((name, name) for name in columns.names)
     reader = StreamReader("", aggregation, None, names, store)
@@ -213,6 +217,12 @@ class SliceLevels:
             for level in self._levels_of(number)
             for table in level.state.between(after_us, until_us)
         ]
+
+    def take(self, slab_end_us: int, is_taken: Callable[[pa.Table], BoolArray]) -> pa.Table | None:
+        """Take partials of a single reader out of state, as `SliceState.take`."""
+        (number,) = range(len(self.readers))
+        level = self._levels.get(1 << number)
+        return None if level is None else level.state.take(slab_end_us, is_taken)
 
     def rows_of(self, reader: int) -> int:
         """Return the number of partials in state for a reader."""

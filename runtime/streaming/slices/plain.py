@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import Int64Array, table_bytes
+from runtime.compute.kernels.columns import BoolArray, Int64Array, table_bytes
 from runtime.compute.kernels.merge import merge_slices
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.slices.levels import SharedSpec, SliceLevels
@@ -82,6 +82,10 @@ class PlainSlices:
             n_results += batch.num_rows
             yield batch
         return n_results
+
+    def take(self, slab_end_us: int, is_taken: Callable[[pa.Table], BoolArray]) -> pa.Table | None:
+        """Take stored partials of a single reader out of state, as `SliceState.take`."""
+        return self._levels.take(slab_end_us, is_taken)
 
     def slices(self, reader: int) -> Slices:
         """Return a function that reads a reader's partials in a time range, including new ones."""

@@ -210,6 +210,18 @@ class WindowMetadata:
     updates: UpdateMetadata | None
 
 
+@dataclass(frozen=True)
+class ExpiringWindowMetadata(WindowMetadata):
+    """State of groups without a window, with a time-to-live.
+
+    Attributes:
+        searched_us: Processing time up to which expired keys were searched. None before the first
+            time.
+    """
+
+    searched_us: int | None
+
+
 class MarkedChunk(NamedTuple):
     """A blob of rows with a first and a last time, see `runtime.streaming.state.marked_chunks`.
 
@@ -266,9 +278,21 @@ class VersionMetadata(MarkedMetadata):
 class RankMetadata(MarkedMetadata):
     """State of first rows over all time: rows of each key that are or may become first.
 
-    The last time is the end of the slice of a row that waits for the watermark. Both times are 0
-    if rows do not wait.
+    The last time is the end of the slice of a row that waits for the watermark. If rows do not
+    wait, both times are the processing time at which the key expires, or 0 if keys stay.
     """
+
+
+@dataclass(frozen=True)
+class ExpiringRankMetadata(RankMetadata):
+    """State of first rows that change, with a time-to-live.
+
+    Attributes:
+        searched_us: Processing time at which expired keys were last searched. None before the first
+            time.
+    """
+
+    searched_us: int | None
 
 
 @dataclass(frozen=True)
@@ -338,10 +362,12 @@ class BucketMetadata:
 
 OperatorMetadata: TypeAlias = (
     WindowMetadata
+    | ExpiringWindowMetadata
     | SessionMetadata
     | FillMetadata
     | VersionMetadata
     | RankMetadata
+    | ExpiringRankMetadata
     | UpdatedSessionMetadata
     | GeneralMetadata
 )

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from runtime.compute.accumulators.segments import run_starts
 from runtime.compute.arrow.blobs import pieces
-from runtime.compute.kernels.columns import Int64Array, int64_column
+from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column
 from runtime.compute.kernels.keys import encode_keys
 from runtime.spec.stream import FINAL_US
 from runtime.spec.thresholds import Thresholds
@@ -115,6 +115,26 @@ class ResultStore:
     def forget(self, until_us: int) -> None:
         """Remove the results of windows that end at or before `until_us`."""
         self.replace((-FINAL_US, until_us), None)
+
+    def forget_keys(self, ends: Range, keys: pa.Table) -> None:
+        """Remove the results of some keys in the windows of a range.
+
+        Args:
+            ends: Range of windows.
+            keys: Key columns. Without any, all results are removed.
+        """
+        results = self.read(ends)
+        if results is None:
+            return
+        results = self._newest(results)
+        is_gone: BoolArray = np.ones(results.num_rows, np.bool_)
+        if keys.column_names:
+            both = pa.concat_tables([results.select(keys.column_names), keys])
+            codes, _ = encode_keys(both.columns, both.num_rows)
+            is_gone = np.isin(codes[: results.num_rows], codes[results.num_rows :])
+        if is_gone.any():
+            results = results.filter(pa.array(~is_gone))
+            self.replace(ends, results if results.num_rows else None)
 
     def add(self, results: pa.Table) -> None:
         """Add results of some keys. They override existing ones."""

@@ -252,7 +252,11 @@ class _Splitter:
                 new_updates = self._updates(updates)
                 # running aggregates are computed from slices again
                 return [
-                    WindowMetadata(SliceMetadata(own, {}, slices.generation), own_updates)
+                    replace(
+                        metadata.contents,
+                        slices=SliceMetadata(own, {}, slices.generation),
+                        updates=own_updates,
+                    )
                     for own, own_updates in zip(new_levels, new_updates, strict=True)
                 ]
         raise _damaged("a sub-bucket has sub-buckets")

@@ -80,6 +80,10 @@ def _kinds_of_state(lowered: LoweredStream, options: StreamOptions) -> dict[str,
             for stage in stages
         )
         or any(windows.may_be_idle(options) for _, windows in lowered.general_windows),
+        **{
+            f"table.exec.state.ttl of operator {number}": stage.window.state_ttl_us is not None
+            for number, stage in enumerate(stages)
+        },
     }
     return {name: "on" for name, is_on in kinds.items() if is_on}
 
