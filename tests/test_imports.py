@@ -178,7 +178,7 @@ MAY_IMPORT = {
     ),
     # -- sqlwin: sessions, statements, and what users see --
     "sqlwin.config": "planner.rules runtime runtime.spec runtime.windows",
-    "sqlwin.parser": "planner.sql runtime runtime.windows sqlglot",
+    "sqlwin.parser": "planner.sql runtime runtime.options runtime.windows sqlglot",
     "sqlwin.statements": "planner.sql runtime runtime.spec sqlwin.parser sqlglot",
     "sqlwin.dialect": (
         "planner.binder planner.sql runtime sqlwin.parser sqlwin.statements sqlglot"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner.sql.nodes import LEFT_OUT_HINTS, TABLE_OPTIONS, path_of_files
+from planner.sql.nodes import LEFT_OUT_HINTS, STATE_TTL, TABLE_OPTIONS, path_of_files
 from planner.sql.render import quote_string
 from runtime.connectors.registry import open_table
 from runtime.errors import AnalysisError, CatalogError, nearest
@@ -172,13 +172,17 @@ def idle_notes(spec: TableSpec, among: Collection[str] | None = None) -> tuple[s
 
 
 def hint_notes(
-    query: exp.Expr, table_named: Callable[[tuple[str, ...]], object]
+    query: exp.Expr,
+    table_named: Callable[[tuple[str, ...]], object],
+    *,
+    has_state_ttl: bool = False,
 ) -> tuple[str, ...]:
     """Return notes about the hints of a statement that have no effect.
 
     Args:
         query: The parsed query.
         table_named: Function that looks up a table or view of the session.
+        has_state_ttl: Whether the query has state whose time-to-live STATE_TTL sets.
     """
     left_out: dict[str, None] = {}
     notes: list[str] = []
@@ -192,6 +196,8 @@ def hint_notes(
         if isinstance(spec, TableSpec):
             pairs = node.meta[TABLE_OPTIONS].pairs
             notes += idle_notes(with_options(spec, pairs), [key for key, _ in pairs])
+    if has_state_ttl:
+        left_out.pop(STATE_TTL.upper(), None)
     flinks = [name for name in left_out if name in FLINK_HINTS]
     if flinks:
         are = "is a Flink hint and has" if len(flinks) == 1 else "are Flink hints and have"

@@ -13,7 +13,7 @@ from planner.lowering.plan import lower_in_process
 from planner.lowering.target import Target
 from planner.nodes.logical import Node
 from planner.nodes.physical import SliceScan
-from planner.nodes.windows import notes_on_windows
+from planner.nodes.windows import has_all_time_state, notes_on_windows
 from planner.optimizer import Options, ParallelismOptions
 from planner.plan import Plan
 from runtime.plan.exchange import MergedWindows
@@ -166,7 +166,11 @@ def most_file_bytes(config: Config, *, is_spark_chosen: bool) -> int | None:
 
 def query_notes(query: exp.Query, catalog: SessionCatalog, bound: Node) -> tuple[str, ...]:
     """Return notes about the spelling of a query, without duplicates."""
-    notes = (*hint_notes(query, catalog.entry), *catalog.file_notes, *notes_on_windows(bound))
+    notes = (
+        *hint_notes(query, catalog.entry, has_state_ttl=has_all_time_state(bound)),
+        *catalog.file_notes,
+        *notes_on_windows(bound),
+    )
     return tuple(dict.fromkeys(notes))
 
 

@@ -261,4 +261,12 @@ CLAUSES = (
         "of the table and precedes its alias.",
         "SELECT * FROM bids /*+ OPTIONS('path' = 'older-bids') */ AS b;",
     ),
+    StatementHelp(
+        "STATE_TTL",
+        "SELECT /*+ STATE_TTL('table' = 'time') */ ...",
+        "Sets how long a stream keeps the state of a key that does not change, for a SELECT that\n"
+        "groups or ranks without a window. See\n"
+        "[Time-to-live of state](streaming.md#time-to-live-of-state).",
+        "SELECT /*+ STATE_TTL('bids' = '1 d') */ item, COUNT(*) AS n FROM bids GROUP BY item;",
+    ),
 )

@@ -16,6 +16,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.sql.nodes import LEFT_OUT_HINTS, TableOptions
 from runtime.errors import AnalysisError, Position, SqlSyntaxError
 from sqlwin.parser.base import STRINGS, TokenParser, read_options
+from sqlwin.parser.state_ttl import read_state_ttl
 
 # Hints of Spark's analyser. They include Flink's SHUFFLE_MERGE, SHUFFLE_HASH and BROADCAST.
 SPARK_HINTS = frozenset(
@@ -69,6 +70,7 @@ def read_hints(tree: exp.Expr, parser: TokenParser, tokens: Sequence[Token]) -> 
         hint = select.args.get("hint")
         if hint is None:
             continue
+        read_state_ttl(select, hint, parser)
         left_out = [item for item in hint.expressions if item.name.upper() not in SPARK_HINTS]
         if left_out:
             spark_hints = [item for item in hint.expressions if item not in left_out]

@@ -37,6 +37,7 @@ from sqlwin.parser.intervals import parse_interval, parse_interval_type
 from sqlwin.parser.json_functions import parse_json_call
 from sqlwin.parser.other_dialects import is_emit, read_emit, refuse_other_dialects
 from sqlwin.parser.signatures import SIGNATURES, misspelt_window_call
+from sqlwin.parser.state_ttl import HINT_START
 from sqlwin.parser.types import (
     BARE_TYPES,
     SPELLED_BY_FLINK,
@@ -271,8 +272,13 @@ class SqlWinParser(TokenParser):
         first = self._curr
         hints: list[Any] = []
         try:
+            token = first
             while (hint := super()._parse_hint()) is not None:
+                for item in hint.expressions:
+                    if isinstance(item, exp.Expr):
+                        item.meta[HINT_START] = token.start + len("/*+")
                 hints += hint.expressions
+                token = self._curr
         except TokenError:
             hints.append(None)
         # sqlglot keeps hints it cannot read as text.

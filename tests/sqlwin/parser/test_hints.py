@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,7 +12,7 @@ from sqlglot import exp
 
 import sqlwin
 from planner.sql.build import to_sql
-from planner.sql.nodes import LEFT_OUT_HINTS, TABLE_OPTIONS
+from planner.sql.nodes import LEFT_OUT_HINTS, STATE_TTL, TABLE_OPTIONS
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.spec.state_schema import without_options
 from runtime.spec.table import TableColumn, TableSpec
@@ -110,7 +111,7 @@ def test_a_hint_that_does_not_read_is_refused_with_its_place(hint: str) -> None:
 
 def test_ineffective_hints_give_notes() -> None:
     tree = parse_query(
-        "SELECT /*+ STATE_TTL('a' = '1d'), NEST_LOOP(a), BRODCAST(a) */ * "
+        "SELECT /*+ STATE_TTL('files' = '1d'), NEST_LOOP(a), BRODCAST(a) */ * "
         "FROM files /*+ OPTIONS('sink.rolling-policy.file-size' = '1mb', 'header' = 'true') */"
     )
     assert hint_notes(tree, lambda name: FILES) == (
@@ -119,6 +120,49 @@ def test_ineffective_hints_give_notes() -> None:
         "unknown hint BRODCAST is ignored; did you mean BROADCAST?",
     )
     assert hint_notes(parse_query("SELECT /*+ BROADCAST(a) */ * FROM a"), lambda name: None) == ()
+    with_ttl = parse_query("SELECT /*+ STATE_TTL('a' = '1d') */ k FROM a GROUP BY k")
+    assert hint_notes(with_ttl, lambda name: None, has_state_ttl=True) == ()
+
+
+@pytest.mark.parametrize(
+    ("hint", "source", "ttl_s"),
+    [
+        ("STATE_TTL('a' = '1d')", "a", 86_400),
+        ("state_ttl('A' = '5 min')", "db.a", 300),
+        ("STATE_TTL('db.a' = '1 h'), BROADCAST(b)", "db.a JOIN b", 3_600),
+        ("STATE_TTL('x' = '1 s', 'b' = '9 s')", "a AS x JOIN b", 9),
+        ("STATE_TTL('x' = '1 s', 'b' = '0 s')", "a AS x JOIN b", 0),
+        ("STATE_TTL('q' = '1 s')", "(SELECT 1 AS k) q", 1),
+        ("STATE_TTL('a' = '2 s')", "TABLE(TUMBLE(TABLE a, DESCRIPTOR(t), INTERVAL '1' DAY))", 2),
+        ("BROADCAST(a)", "a", None),
+    ],
+)
+def test_the_time_to_live_of_a_select(hint: str, source: str, ttl_s: int | None) -> None:
+    tree = parse_query(f"SELECT /*+ {hint} */ COUNT(*) FROM {source}")
+    ttl_us = tree.meta.get(STATE_TTL)
+    assert ttl_us == (None if ttl_s is None else ttl_s * 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("hint", "message", "at", "suggestion"),
+    [
+        ("STATE_TTL('order' = '1d')", "names 'order', but", "'order'", "did you mean 'orders'?"),
+        ("STATE_TTL('k' = '1d')", "this SELECT reads o, orders", "'k'", "for example"),
+        ("STATE_TTL('o' = '1 dd')", "'1 dd' in STATE_TTL is not a dur", "'1 dd'", "'10 min' or"),
+        ("STATE_TTL('o')", "takes tables and times in quotes", "STATE_TTL('o')", "for example"),
+        ("STATE_TTL()", "needs a table and a time", "STATE_TTL()", "for example"),
+        ("X */ /*+ STATE_TTL(o = '1 d')", "in quotes", "STATE_TTL(o = '1 d')", "for example"),
+    ],
+)
+def test_an_invalid_time_to_live_is_refused_at_its_place(
+    hint: str, message: str, at: str, suggestion: str
+) -> None:
+    text = f"SELECT\n /*+ BROADCAST(o), {hint} */ k FROM orders AS o"
+    with pytest.raises(AnalysisError, match=re.escape(message)) as caught:
+        parse_query(text)
+    assert caught.value.position is not None
+    assert caught.value.position.offset == text.index(at)
+    assert suggestion in (caught.value.hint or "")
 
 
 def test_hints_override_table_options_in_any_case() -> None:
