@@ -117,6 +117,17 @@ def only_inserts(plan: Node) -> bool:
     return gives_changes(plan) or (bool(groups) and not any(node.plans for node in groups))
 
 
+def filters_results(plan: Node) -> bool:
+    """Return whether a node above the last aggregates of a physical plan may drop single rows."""
+    if isinstance(plan, GlobalWindowAggregate | ResultChanges):
+        return False
+    if isinstance(plan, Filter):
+        return True
+    if isinstance(plan, SqlQuery) and plan.query.find(exp.Where, exp.Join, exp.Lateral):
+        return True
+    return any(map(filters_results, plan.inputs))
+
+
 def gives_changes(plan: Node) -> bool:
     """Return whether a physical plan gives changes of results as rows, and no results."""
     return any(plan.find_all(ResultChanges)) and not any(last_aggregates(plan))

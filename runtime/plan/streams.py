@@ -47,6 +47,7 @@ class StreamWindowStep(PlanNode):
         label: Name for EXPLAIN ANALYZE; empty if it does not count this step.
         store: How its slices are stored. SESSION has none.
         emission: How often it emits a result. More than once, its rows have ROW_KIND.
+        numbers_updates: Whether the kinds of updates have a number, for a `SettledKindsStep` above.
     """
 
     input: StreamLocalStep
@@ -55,6 +56,7 @@ class StreamWindowStep(PlanNode):
     label: str = ""
     store: SliceStoreKind = SliceStoreKind.PLAIN
     emission: EmissionMode = EmissionMode.ONCE
+    numbers_updates: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +98,17 @@ class StreamRankStep(StreamWindowStep):
     first: FirstRows
     first_rank: int
     ttl_us: int | None = None
+
+
+@dataclass(frozen=True)
+class SettledKindsStep(PlanNode):
+    """Changes that have passed filters, with the kinds of what is left of updates.
+
+    Attributes:
+        input: Rows with the ROW_KIND of operators that number updates.
+    """
+
+    input: PlanNode
 
 
 @dataclass(frozen=True)

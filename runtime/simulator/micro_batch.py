@@ -19,6 +19,7 @@ from runtime.simulator.storage import BatchOutput, Storage
 from runtime.simulator.tables import Moment, TableRows, moments_of, with_clock
 from runtime.simulator.whole_windows import RunningWholeWindows
 from runtime.simulator.window_operators import OperatorOutput, RunningOperator
+from runtime.streaming.operators.update_pairs import settle_kinds
 from runtime.streaming.options import StreamOptions
 
 # Name of the rows of the query
@@ -54,6 +55,7 @@ class RunningQuery:
         has_kinds = options.emits_updates and query.has_kinds
         self._rows = carry_kind(query.rows) if has_kinds else query.rows
 
+        self._numbers_updates = any(part.step.numbers_updates for part in query.operators)
         changing = _changing_parts(query.parts)
 
         def running(part: SimulatedPart) -> RunningOperator | RunningWholeWindows:
@@ -86,7 +88,10 @@ class RunningQuery:
             if self._result_clock:
                 flow = map_rows(flow, partial(self._with_clock, clock_us=batch.clock_us))
             flows[part.name] = flow
-        batches = rows_of_tasks(flow_of(self._rows, flows))
+        rows_flow = flow_of(self._rows, flows)
+        if self._numbers_updates:
+            rows_flow = map_rows(rows_flow, lambda rows: [*settle_kinds(rows)])
+        batches = rows_of_tasks(rows_flow)
         if self._order and self._limit is not None:
             ordered = OrderedRows(GivenRows(_RESULT, of=self._rows), self._order)
             batches = list(computed_batches(ordered, {_RESULT: batches}))

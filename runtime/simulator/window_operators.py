@@ -6,7 +6,7 @@ Spark's tasks evaluate, aggregate, encode and merge with the same functions.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -39,6 +39,7 @@ from runtime.spec.stream import (
 )
 from runtime.streaming.operator_specs import operator_spec
 from runtime.streaming.operators.base import MicroBatch, Status
+from runtime.streaming.operators.update_pairs import number_updates
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.state.key_groups import spark_partition
 from runtime.streaming.task import KeyGroupTask, TaskSpec
@@ -241,11 +242,20 @@ class RunningOperator:
                 self._run_group(task, group, batch, state, (windows, late, of_task))
                 needless = needless or needless_state(state.blobs, self._local.window)
                 storage.write_state(self.number, group, number, state)
-            flow.append(TaskFlow(list(map(self._as_relation, windows)), self._emitted(of_task)))
+            rows = [*self._numbered(map(self._as_relation, windows))]
+            flow.append(TaskFlow(rows, self._emitted(of_task)))
             statuses += of_task
         closed = [status.closed_us for status in statuses if status.closed_us is not None]
         self._closed = number, max(closed) if len(closed) == len(statuses) else None
         return OperatorOutput(flow, late, statuses, needless)
+
+    def _numbered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of a task, with numbers of updates if the step has them."""
+        n_updates = 0
+        for batch in batches:
+            if self._operator.step.numbers_updates:
+                batch, n_updates = number_updates(batch, n_updates)
+            yield batch
 
     def _emitted(self, statuses: Sequence[Status]) -> list[Mark]:
         """Return the watermarks of an operator's windows in one task."""

@@ -42,7 +42,12 @@ from planner.nodes.physical import (
     StreamRank,
     StreamVersionJoin,
 )
-from planner.nodes.windows import gives_changes, groups_all_time, last_aggregates
+from planner.nodes.windows import (
+    filters_results,
+    gives_changes,
+    groups_all_time,
+    last_aggregates,
+)
 from planner.sql.build import alias, column, identifier, to_sql
 from planner.sql.nodes import TextSpan, span_of
 from planner.streams.current_watermark import asks_watermark
@@ -65,6 +70,7 @@ from runtime.plan.local import LocalStep, SplitScan, SqlRows, Streaming, StreamL
 from runtime.plan.nodes import MeasuredStep, PlanNode, SqlStep
 from runtime.plan.streams import (
     EmissionMode,
+    SettledKindsStep,
     StreamFillStep,
     StreamRankStep,
     StreamRowsStep,
@@ -161,7 +167,9 @@ def lower_stream(
         lowering.has_allowed_lateness = has_allowed_lateness
         lowering.windows_change = windows_change
         lowering.watermark = spark_watermark(plan, catalog)
-        rows = lowering.step(plan) if late is None else lowering.with_late_rows(plan)
+        lowering.numbers_updates = emits_updates and filters_results(plan)
+        step = lowering.step(plan) if late is None else lowering.with_late_rows(plan)
+        rows = SettledKindsStep(step) if lowering.numbers_updates else step
     except StreamRefusal as refusal:
         raise refusal.place_in(sql) from refusal
     return StreamSteps(
@@ -234,6 +242,8 @@ class _StreamLowering(WholeWindowsLowering):
     has_allowed_lateness = False
     # whether settings let windows be emitted more than once
     windows_change = False
+    # whether a filter above the results may pass one row of an update only
+    numbers_updates = False
 
     @cached_property
     def operators(self) -> dict[int, StreamWindowStep]:
@@ -324,7 +334,8 @@ class _StreamLowering(WholeWindowsLowering):
         store = choose_slice_store(
             aggregation.window, has_allowed_lateness=self.has_allowed_lateness
         )
-        common = (step, aggregation, number, self.label(node), store, emission)
+        numbers_updates = self.numbers_updates and emission is EmissionMode.AGAIN
+        common = (step, aggregation, number, self.label(node), store, emission, numbers_updates)
         windows = StreamWindowStep(*common)
         if isinstance(node, StreamGapFill):
             windows = StreamFillStep(*common, filling=node.filling)

@@ -28,6 +28,7 @@ from runtime.spark.versions.arrow_types import to_arrow_type
 from runtime.spark.workers import prepare_worker
 from runtime.spec.stream import ALL_SOURCES, KEEP, LATE_ROW, SOURCE, WATERMARK
 from runtime.streaming.execute.task_rows import OUTPUT_DDL
+from runtime.streaming.operators.update_pairs import number_updates, settle_kinds
 from runtime.streaming.operators.whole_windows import marked_batch
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.processor import WindowProcessor
@@ -89,7 +90,11 @@ def operator_output(
 
 
 def decode_output(
-    output: DataFrame, columns: StructType, late: DataType | None = None
+    output: DataFrame,
+    columns: StructType,
+    late: DataType | None = None,
+    *,
+    numbers_updates: bool = False,
 ) -> DataFrame:
     """Decode the output of an operator into rows.
 
@@ -98,6 +103,7 @@ def decode_output(
             includes status rows.
         columns: Columns of a result.
         late: Type of late rows. None means that rows are never late.
+        numbers_updates: Whether to number updates, for `settled`.
 
     Returns:
         The columns (all nullable), LATE_ROW if there are late rows, and MARKS. A late row has the
@@ -119,12 +125,15 @@ def decode_output(
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
+        n_updates = 0
         for batch in batches:
             blobs = batch.column("windows")
             marks = batch.column("watermark_us")
             for blob, mark in zip(blobs, marks, strict=True):
                 if blob.is_valid:
                     for part in from_blobs([blob.as_buffer()]).to_batches():
+                        if numbers_updates and not mark.is_valid:
+                            part, n_updates = number_updates(part, n_updates)
                         yield part_of(part, mark)
             is_status = blobs.is_null()
             marks, has_ended = (c.filter(is_status) for c in (marks, batch.column("has_ended")))
@@ -139,3 +148,13 @@ def decode_output(
     has_ended = F.col(f"`{STATUS}`.has_ended") if is_known else F.lit(None).cast(BooleanType())
     rows = output.select("windows", "watermark_us", has_ended.alias("has_ended"))
     return rows.mapInArrow(decode, StructType([*result_fields, *MARKS]))
+
+
+def settled(changes: DataFrame) -> DataFrame:
+    """Return changes above filters with the kinds of what is left of numbered updates."""
+
+    def settle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        yield from settle_kinds(batches)
+
+    return changes.mapInArrow(settle, changes.schema)

@@ -18,6 +18,7 @@ from runtime.plan.nodes import MeasuredStep, PlanNode, SqlStep
 from runtime.plan.rows import JoinedRows, RankedRows, WindowedRows
 from runtime.plan.streams import (
     EmissionMode,
+    SettledKindsStep,
     StreamRegroupStep,
     StreamWindowStep,
     WatermarkedRowsStep,
@@ -25,7 +26,7 @@ from runtime.plan.streams import (
 from runtime.spec.stream import KEEP, ROW_KIND
 from runtime.streaming.current_watermark import with_watermark
 from runtime.streaming.execute.local_stage import stream_local_stage
-from runtime.streaming.execute.output import decode_output, operator_output
+from runtime.streaming.execute.output import decode_output, operator_output, settled
 from runtime.streaming.execute.whole_windows import join, rank, regroup
 from runtime.streaming.operator_specs import operator_spec
 from runtime.streaming.options import StreamOptions
@@ -75,6 +76,8 @@ def streaming_dataframe(
             return with_watermark(child(step.input), step)
         case StreamWindowStep():
             return _windows(spark, step, child, options, meter)
+        case SettledKindsStep():
+            return settled(child(step.input))
         case MeasuredStep():
             return with_row_count(child(step.input), step.label)
         case _:
@@ -111,4 +114,4 @@ def _windows(
     windows = windows_schema(partials, step.aggregation)
     if step.emission is not EmissionMode.ONCE:
         windows = StructType([StructField(ROW_KIND, StringType()), *windows])
-    return decode_output(output, windows, stage.late_row)
+    return decode_output(output, windows, stage.late_row, numbers_updates=step.numbers_updates)
