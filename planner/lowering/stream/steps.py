@@ -498,9 +498,13 @@ class _StreamLowering(WholeWindowsLowering):
         if self.windows_change:
             message = "with allowed lateness or early firing, results of windows change"
             hint = f"{NO_UPDATES}; or take changes as rows above it: TO_CHANGELOG(input => (...))"
+        limit = "can only be filtered and projected"
+        if is_set:
+            limit = "a change in one side of UNION ALL could replace a row of the other"
+            hint = f"write each side with an INSERT of its own; {hint}"
         place = None if text is None else span_of(text.expression if is_set else text)
         raise StreamRefusal(
-            f"{message}, and can only be filtered and projected",
+            f"{message}, and {limit}",
             hint,
             place or _place_of_results(node),
             SET_OPERATION if is_set and place is not None else None,
