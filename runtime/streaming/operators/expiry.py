@@ -21,10 +21,10 @@ from runtime.compute.kernels.columns import BoolArray, int64_column
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.streaming.operators.updates import UpdateLog
 from runtime.streaming.slices.plain import PlainSlices
+from runtime.streaming.state.columns import CHANGED_US
 from runtime.windows.all_time import N_PARTS
 
-CHANGED = Merge(("$changed",), MergeOp.MAX)
-_CHANGED_US = CHANGED.columns[0]
+CHANGED = Merge((CHANGED_US,), MergeOp.MAX)
 # Time of a change before any processing time was known. It never expires.
 _UNKNOWN_US = -1
 
@@ -63,7 +63,7 @@ class KeyExpiry:
                 self.searched_us = max(clock_us, _or_unknown(self.searched_us))
         changed_us = _or_unknown(self.searched_us if clock_us is None else clock_us)
         return [
-            table.append_column(_CHANGED_US, pa.array(np.full(len(table), changed_us, np.int64)))
+            table.append_column(CHANGED_US, pa.array(np.full(len(table), changed_us, np.int64)))
             for table in partials
         ]
 
@@ -88,7 +88,7 @@ class KeyExpiry:
 
     def _is_expired(self, table: pa.Table, clock_us: int | None) -> BoolArray:
         """Return for each partial, one per key, whether its key leaves the state."""
-        changed_us = int64_column(table, _CHANGED_US)
+        changed_us = int64_column(table, CHANGED_US)
         is_expired: BoolArray = np.zeros(len(table), np.bool_)
         if clock_us is not None:
             is_expired = (changed_us != _UNKNOWN_US) & (changed_us + self.ttl_us <= clock_us)

@@ -14,6 +14,9 @@ from runtime.compute.kernels.partials import merge_equal_slices
 from runtime.spec.aggregates import Accumulator
 from runtime.windows.times import FIRST_TIME, LAST_TIME
 
+# Column of partials with the processing time of their last change, if state has a time-to-live
+CHANGED_US = "$changed"
+
 
 @dataclass(frozen=True)
 class StateColumns:

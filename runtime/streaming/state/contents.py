@@ -26,6 +26,7 @@ from runtime.spec.stream import FINAL_US
 from runtime.streaming.slices.levels import common_slices
 from runtime.streaming.state.cells import Cell
 from runtime.streaming.state.codec import decode_bits, decode_table
+from runtime.streaming.state.columns import CHANGED_US
 from runtime.streaming.state.metadata import (
     BucketMetadata,
     FillMetadata,
@@ -199,6 +200,9 @@ class Decoder:
         starts = self._slice_starts(ends, members)
         times = {SLICE_START: starts, SLICE_END: pa.array(ends).cast(_TIME)}
         table = self._with_sql_names(table.drop_columns([name]), times)
+        table = table.rename_columns(
+            ["changed_us" if column == CHANGED_US else column for column in table.column_names]
+        )
         readers = () if self.operator is None else self.operator.readers
         if readers:
             needed = ", ".join(r.name for i, r in enumerate(readers) if members >> i & 1)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from runtime.local.streaming.messages import EndOfInput
 from runtime.spec.aggregates import WindowAggregation
+from runtime.spec.state_schema import OperatorSchema, StateAccumulator, StateKey
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, OperatorRun
@@ -20,6 +21,7 @@ from runtime.streaming.operators.ranks import RankSpec
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.slices.levels import one_reader
 from runtime.streaming.state.codec import decode_table
+from runtime.streaming.state.contents import BlobKind, Decoder, blobs_of
 from runtime.streaming.watermarks import WatermarkRules
 from runtime.windows.all_time import N_PARTS, AllTime
 from tests.runtime.streaming.model import Memory
@@ -133,6 +135,26 @@ def test_an_expired_key_begins_anew_and_its_deletion_is_ignored():
     assert groups.run([(1, -1, 5)], 110) == []  # nothing is retracted from the sink
     assert groups.run([(1, 1, 7)], 111) == [("+I", 1, 1, 7)]
     assert groups.run([(2, 1, 3)], 114) == [("-U", 2, 2, 2), ("+U", 2, 3, 5)]
+
+
+def test_the_state_of_groups_shows_when_they_changed():
+    groups = Groups(may_delete=False)
+    groups.run([(1, 1, 5)], 100)
+    groups.run([(1, 1, 6)], 105)
+    keys = (StateKey("key", "key", "bigint"),)
+    sums = [StateAccumulator((name,), "sum", (name,), None, name) for name in ("n", "total")]
+    of = OperatorSchema(ALL_TIME, ("$all", "timestamp_ntz"), "$end", keys, tuple(sums))
+    decoder = Decoder(of, None)
+    rows = [
+        row
+        for name, blob in blobs_of(groups.store.metadata).items()
+        if blob.kind is BlobKind.SLICES
+        for row in decoder.decode(blob, groups.store.blobs[name])
+        .select(["key", "n", "changed_us"])
+        .to_pylist()
+    ]
+    assert sorted(row["changed_us"] for row in rows)[-1] == 105 * SECOND
+    assert sum(row["n"] for row in rows) == 2
 
 
 def test_keys_whose_results_wait_for_early_firing_stay():
