@@ -22,7 +22,6 @@ from tests.reference import windows_of
 from tests.runtime.simulator.queries import (
     ON_WHOLE_WINDOWS,
     START,
-    WINDOWS,
     of_window,
     rows_table,
     simulated,
@@ -32,8 +31,17 @@ from tests.runtime.simulator.test_all_time import CHANGES, groups_of
 from tests.runtime.simulator.test_changelog import AGGREGATES as CALLS
 from tests.runtime.simulator.test_changelog import by_definition, changes, grouped
 from tests.runtime.simulator.test_changing_results import GROUPS
+from tests.runtime.simulator.test_filtered_changes import (
+    test_kinds_of_a_count_between_two_limits as check_filtered_groups,
+)
 from tests.runtime.streaming.operators.test_all_time import (
     test_changes_give_the_rows_that_remain_and_deleted_keys_leave_no_state as check_state_of_groups,
+)
+from tests.runtime.streaming.operators.test_expiry import (
+    test_a_last_row_that_is_dropped_is_first_again as check_expired_row,
+)
+from tests.runtime.streaming.operators.test_expiry import (
+    test_an_expired_key_begins_anew_and_its_deletion_is_ignored as check_expired_group,
 )
 
 SECOND = 1_000_000
@@ -165,7 +173,7 @@ def _sections() -> dict[str, Callable[[], Iterator[str]]]:
         sections[f"late {name}"] = partial(_of_late_rows, name)
     sections["union"] = partial(_of_two_tables, "union", UNION)
     sections["join"] = partial(_of_two_tables, "join", JOIN)
-    for name in WINDOWS:
+    for name in (*SPECS, "session"):
         sections[name] = partial(_of_window, name, name, rows)
     for name in ("tumble", "hop", "cumulate", "hop_many", "session"):
         for kind, settings in (("lateness", LATENESS), ("early", EARLY)):
@@ -202,10 +210,17 @@ def _of_groups() -> Iterator[str]:
     """Groups without a window over rows that are updated and deleted, and what state keeps."""
     rows = changes(5, 40)
     yield from _of_stream("groups", stream(CHANGES["groups"], rows), groups_of(rows, "groups"))
-    try:
-        check_state_of_groups(0)
-    except AssertionError as error:
-        yield f"state of groups: {error}"
+    checks = {
+        "state of groups": partial(check_state_of_groups, 0),
+        "an expired group": check_expired_group,
+        "an expired first row": check_expired_row,
+        "filtered groups": check_filtered_groups,
+    }
+    for title, check in checks.items():
+        try:
+            check()
+        except AssertionError as error:
+            yield f"{title}: {error}"
 
 
 def _of_window(

@@ -42,6 +42,7 @@ _STREAM_TABLES = "planner.streams.tables"
 _ON_WINDOWS = "planner.lowering.stream.whole_windows"
 _WHOLE_WINDOWS = "runtime.streaming.operators.whole_windows"
 _TASK = "runtime.streaming.task"
+_EXPIRY = "runtime.streaming.operators.expiry"
 
 FAULTS = [
     # -- watermarks --
@@ -396,6 +397,34 @@ FAULTS = [
         "Project(node.schema, Filter(schema, groups, remaining.conjuncts), items)",
         "Project(node.schema, replace(groups), items)",
         "changes",
+    ),
+    Fault(
+        "an expired group continues",
+        _EXPIRY,
+        "(changed_us + self.ttl_us <= clock_us)",
+        "(changed_us + 2 * self.ttl_us <= clock_us)",
+        "groups",
+    ),
+    Fault(
+        "a deletion of an unknown row counts",
+        _EXPIRY,
+        "int64_column(table, self.aggregation.remaining) <= 0",
+        "int64_column(table, self.aggregation.remaining) == 0",
+        "groups",
+    ),
+    Fault(
+        "an expired first row hides later ones",
+        "runtime.streaming.operators.ranks",
+        "return (known if self._spec.ttl_us is None else self._live(known)).combine_chunks()",
+        "return known.combine_chunks()",
+        "groups",
+    ),
+    Fault(
+        "a condition passes half an update",
+        "runtime.streaming.operators.update_pairs",
+        "pc.if_else(pa.array(is_before & ~has_after[codes]), DELETE, plain)",
+        "pc.if_else(pa.array(is_before & ~has_after[codes]), UPDATE_BEFORE, plain)",
+        "groups",
     ),
     # -- kernels: batch and streams alike --
     Fault(

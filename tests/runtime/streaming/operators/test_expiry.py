@@ -274,6 +274,8 @@ def test_a_last_row_that_is_dropped_is_first_again():
     stream = Ranks(with_ttl(of_changes(1)), Thresholds())
     assert stream.at([("a", 5, 1), ("b", 5, 2)], 100) == [("+I", "a", 1), ("+I", "b", 2)]
     assert stream.at([("b", 6, 3)], 105) == []
+    # expired rows in state are searched a few times within the time-to-live
+    assert stream.at([("c", 5, 5)], 109) == [("+I", "c", 5)]
     assert stream.at([("a", 5, 1, -1)], 110) == []
     assert stream.at([("a", 7, 4)], 110) == [("+I", "a", 4)]
     assert stream.at([("b", 5, 2, -1)], 114) == [("-U", "b", 2), ("+U", "b", 3)]
