@@ -140,14 +140,13 @@ def bind(
     binder.emits_updates, binder.state_ttl_us = emits_updates, state_ttl_us
     if strict:
         check_query(query, sql)
-    original, query = query, query.copy()
+    original, query, watermark = query, query.copy(), current_watermark_in(query)
     has_hints = any(LEFT_OUT_HINTS in select.meta for select in query.find_all(exp.Select))
     # sqlwin accepts aliases in double quotes, Spark does not.
-    binder.rewritten = _rewrite(query, sql, strict) or has_hints or '"' in sql
-    binder.rewritten = binder.rewritten or has_scattered_ctes(query)
+    is_rewritten = _rewrite(query, sql, strict) or has_hints or '"' in sql
+    binder.rewritten = is_rewritten or has_scattered_ctes(query)
     binder.mark_aggregates(query)
     check_filters(query, sql)
-    watermark = current_watermark_in(original)
     try:
         plan = binder.bind_query(query, {})
     except AnalysisError as error:
@@ -338,9 +337,7 @@ class _Binder(Relations):
 
     def _all_of(self, node: Node, query: exp.Select) -> exp.Select:
         """Replace a query by `SELECT * FROM placeholder`, keeping its CTEs."""
-        lifted = self.select([exp.Star()], node)
-        lifted.set("with_", query.args.get("with_"))
-        return lifted
+        return self.select([exp.Star()], node, with_=query.args.get("with_"))
 
     def _without_qualify(self, query: exp.Select, scope: Scope) -> exp.Select:
         """Return the query with QUALIFY turned into a condition around it."""
