@@ -51,6 +51,8 @@ FORMAT = "sqlwin_delta_versions"
 # Maximum number of versions in one micro-batch of a stream that is far behind
 _MAX_VERSIONS = 1000
 _COMMIT = re.compile(r"(\d{20})\.json")
+# Options with the version in which changes begin
+_STARTS = ("starting-version", "starting-timestamp")
 _INSERT, _DELETE = "insert", "delete"
 
 
@@ -61,8 +63,11 @@ class _DeltaReader(VersionReader):
         self._at = self._place
         table = open_delta(self._spec, self._at)
         mode, table_schema = mapping_mode(table), delta_schema(table)
-        # first version to read whole; None for the newest one
-        self._first = int(options["starting"]) if options.get("starting") else None
+        # the snapshot with which a new stream begins; empty for the newest
+        self._start = [
+            (name.removeprefix("starting-"), options[name]) for name in _STARTS if name in options
+        ]
+        self._zone = options.get("zone", "UTC")
         self._has_changes = CHANGE_TYPE in schema.names and CHANGE_TYPE not in table_schema.names
         self._columns = tuple(
             lake_column(table_schema[name], mode)
@@ -95,7 +100,13 @@ class _DeltaReader(VersionReader):
             return []
         first, parts = start["version"], list[InputPartition]()
         if first < 0:
-            first = end["version"] if self._first is None else self._first
+            first = end["version"]
+            if self._start:
+                # a resumed stream needs no such version, whose log may have been cleaned up
+                options = (*self._spec.options, *self._start)
+                first = open_delta(
+                    replace(self._spec, options=options), self._at, self._zone
+                ).version()
             parts += self._snapshot(first)
         for version in range(first + 1, end["version"] + 1):
             parts += self._files_of(version)
@@ -208,7 +219,8 @@ def stream_delta(spark: SparkSession, spec: TableSpec) -> DataFrame:
     place = TablePlace(delta_path(spark, spec))
     opened = open_delta(spec, place, zone)
     table = delta_table(spec, opened, place, zone)
-    has_changes = option_values(spec).get(SCAN_CHANGES, "").lower() == "true"
+    values = option_values(spec)
+    has_changes = values.get(SCAN_CHANGES, "").lower() == "true"
     if has_changes and CHANGE_TYPE in table.schema.names:
         raise UnreadableError(f"it stores a column {CHANGE_TYPE}, which '{SCAN_CHANGES}' adds")
     stored = replace(spec, columns=tuple(c for c in spec.columns if c.name != CHANGE_TYPE))
@@ -220,23 +232,11 @@ def stream_delta(spark: SparkSession, spec: TableSpec) -> DataFrame:
             raise UnreadableError(
                 f"its column {field.name} is a struct in a table with column mapping"
             )
-    more = {"starting": _first_version(spec, place, zone)} if has_changes else None
+    starts = {name: values[name] for name in _STARTS if name in values}
     if has_changes:
         fields.append(StructField(CHANGE_TYPE, StringType()))
     origin = f"{table.snapshot.path}, {table.snapshot.version}"
     newest = opened.version()
-    return stream_of(spark, spec, DeltaVersions, fields, place, newest, origin, more)
-
-
-def _first_version(spec: TableSpec, place: TablePlace, zone: str) -> str:
-    """Return the number of the version with which the changes begin; empty for the newest.
-
-    Raises:
-        ExecutionError: The version does not exist, or no longer.
-    """
-    values = option_values(spec)
-    for name in ("version", "timestamp"):
-        if (value := values.get(f"starting-{name}")) is not None:
-            first = replace(spec, options=(("path", values["path"]), (name, value)))
-            return str(open_delta(first, place, zone).version())
-    return ""
+    return stream_of(
+        spark, spec, DeltaVersions, fields, place, newest, origin, starts | {"zone": zone}
+    )

@@ -168,7 +168,7 @@ def test_the_changes_up_to_a_version_leave_its_rows(tmp_path, has_feed, partitio
     assert last >= 6
     schema = delta_schema(DeltaTable(tmp_path)).add(CHANGE_TYPE, StringType())
     for first in (0, last // 2):
-        reader = reader_of(tmp_path, schema, starting=str(first))
+        reader = reader_of(tmp_path, schema, **{"starting-version": str(first)})
         changes = read(reader, -1, first)
         for version in range(first, last + 1):
             if version > first:
@@ -177,7 +177,8 @@ def test_the_changes_up_to_a_version_leave_its_rows(tmp_path, has_feed, partitio
             expected = Counter(tuple((n, row[n]) for n in ("k", "p", "v")) for row in rows)
             assert net_rows([dict(row) for row in changes]) == expected, (first, version)
     feed = {row[CHANGE_TYPE] for row in changes} | {
-        row[CHANGE_TYPE] for row in read(reader_of(tmp_path, schema, starting="0"), -1, last)
+        row[CHANGE_TYPE]
+        for row in read(reader_of(tmp_path, schema, **{"starting-version": "0"}), -1, last)
     }
     assert ("update_preimage" in feed) == has_feed
 
@@ -214,3 +215,17 @@ def test_changes_of_mapped_columns_are_read_from_the_feed_alone(tmp_path):
     log.write_text(json.dumps(actions[1]))
     with pytest.raises(ExecutionError, match="its log lacks the partition of"):
         read(reader_of(tmp_path, schema), 0, 1)
+
+
+def test_a_resumed_stream_needs_no_log_of_its_first_version(tmp_path):
+    for start in (0, 6, 12):
+        write_deltalake(tmp_path, table_of(6, start), mode="append")
+    schema = delta_schema(DeltaTable(tmp_path)).add(CHANGE_TYPE, StringType())
+    DeltaTable(tmp_path).create_checkpoint()
+    (tmp_path / "_delta_log" / f"{0:020}.json").unlink()
+    reader = reader_of(tmp_path, schema, **{"starting-version": "0"})
+    assert len(read(reader, 1, 2)) == 6
+    with pytest.raises(ExecutionError, match="version 0"):
+        read(reader, -1, 2)
+    with pytest.raises(ExecutionError, match=r"version 7 of .* does not exist"):
+        read(reader_of(tmp_path, schema, **{"starting-version": "7"}), -1, 2)
