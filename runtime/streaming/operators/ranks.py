@@ -365,7 +365,7 @@ class RankOperator(KeyGroupOperator):
         return (known if self._spec.ttl_us is None else self._live(known)).combine_chunks()
 
     def _renewed(self, rows: pa.Table, is_changed: BoolArray) -> pa.Table:
-        """Return rows with new times for those of changed keys."""
+        """Return rows, with new times for the rows of changed keys."""
         if self._spec.ttl_us is None:
             return rows
         for name in (FIRST_TIME, LAST_TIME):

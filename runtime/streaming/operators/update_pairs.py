@@ -1,7 +1,7 @@
-"""Kinds of changes above a filter: an update of which one row passes is an insertion or a deletion.
+"""Kinds of changes above a filter: an update with one row that passes is an insertion or deletion.
 
 An operator emits an update as two rows, -U and +U, which a filter sees one by one. So the rows of
-an update get the same number, as part of their ROW_KIND, and the kinds of those that pass are
+an update get the same number, as part of their ROW_KIND, and the kinds of the rows that pass are
 settled above the filter: a -U without its +U is -D, a +U without its -U is +I.
 """
 
