@@ -124,7 +124,8 @@ class ResultStore:
             keys: Key columns. Without any, all results are removed.
         """
         results = self.read(ends)
-        if results is None:
+        if results is None or not results.num_rows:
+            self.replace(ends, None)  # a part with results of other windows may cover the range
             return
         results = self._newest(results)
         is_gone: BoolArray = np.ones(results.num_rows, np.bool_)
