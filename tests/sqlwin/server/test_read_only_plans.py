@@ -76,6 +76,8 @@ def judge(session: sqlwin.Session, guard: ReadingGuard, text: str) -> None:
                 return
             if isinstance(statement, nodes.Query):
                 plan = plans.plan(statement.ast, statement.text)
+                if plans.is_stream(plan):
+                    return  # the server refuses it
                 plans.dataframe(plans.lower(plan, is_whole=True))
                 plans.dataframe(plans.lower(plan))
                 return
