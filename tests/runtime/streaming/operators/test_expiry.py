@@ -226,13 +226,13 @@ def check_ranks(spec: RankSpec, batches: list, *, may_delete: bool) -> None:
             del rows[key], changed[key]
         sink = [row for key in rows for row in first_of(rows[key], key, of.last, of.function)]
         for key in dict.fromkeys(row[0] for row in batch):
-            before = first_of(rows[key], key, of.last, of.function)
+            before = sorted(rows[key].elements())[: of.last]
             for *row, change in batch:
                 if row[0] == key:
                     rows[key][tuple(row)] += change
             rows[key] = +rows[key]
             # without deletions, rows that are not among the first change no state
-            if may_delete or first_of(rows[key], key, of.last, of.function) != before:
+            if may_delete or sorted(rows[key].elements())[: of.last] != before:
                 changed[key] = clock
             if not rows[key]:
                 rows.pop(key)
