@@ -235,7 +235,7 @@ class SessionControl:
     def linked_table(self, statement: CreateTable) -> Any:
         """Return the connector's table of a statement that does not run.
 
-        Its definition has what it takes over from other tables.
+        Its definition includes the parts that it copies from other tables.
 
         Raises:
             SqlwinError: The definition is wrong.

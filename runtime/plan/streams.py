@@ -102,7 +102,7 @@ class StreamRankStep(StreamWindowStep):
 
 @dataclass(frozen=True)
 class SettledKindsStep(PlanNode):
-    """Changes that have passed filters, with the kinds of what is left of updates.
+    """Changes that have passed filters: an update with one row left is a deletion or an insertion.
 
     Attributes:
         input: Rows with the ROW_KIND of operators that number updates.

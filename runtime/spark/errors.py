@@ -83,7 +83,9 @@ _NO_MEMORY = (
 _AWAIT = re.compile(r"(?:[\w.$]+: )?[Ee]xception thrown in awaitResult:?(?: null)?\s*")
 _NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
 _JAVA_FRAME = re.compile(r"^\s+at [\w$.<>/]+\(|^JVM stacktrace|^Caused by: |^\.\.\. \d+ more")
-_AFTER_TEXT = re.compile(rf"{_JAVA_FRAME.pattern}|^\s*SQLSTATE: \w+$")
+_AFTER_TEXT = re.compile(
+    rf"{_JAVA_FRAME.pattern}|^\s*SQLSTATE: \w|^=== Streaming Query ===|^Current \w+ Offsets: "
+)
 _LINE_AND_COLUMN = re.compile(r"\(line (\d+), pos (\d+)\)")
 
 

@@ -104,7 +104,7 @@ class Definitions:
         return self._spec(statement, rows)
 
     def linked_table(self, statement: CreateTable) -> Any:
-        """Open the table of CREATE TABLE with what it takes over from other tables.
+        """Open the table of CREATE TABLE, with the definitions that it copies from other tables.
 
         The table is not added to the catalog.
 

@@ -116,7 +116,7 @@ class StoredRows:
         Args:
             table: Table.
             columns: Columns of the table to read again, by their new names.
-            metadata: Those of `metadata` to read.
+            metadata: Columns to read, some of the columns of `metadata`.
 
         Raises:
             SqlwinError: The rows cannot be read.

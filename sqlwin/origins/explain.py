@@ -88,6 +88,8 @@ def explain_row(
         raise _untraceable(result)
     if picked is not None:
         result = _equal_rows(result, _only(picked)).slice(0, 1)
+        if not len(result):
+            raise _untraceable("its values differ from run to run, as sums of DOUBLE do")
     row = _only(result).drop_columns([LATE_ROW]).to_pylist()[0]
     origins = tried(origins_of, query, tables, result.column(LATE_ROW)[0].as_py())
     if isinstance(origins, Refusal):
@@ -116,8 +118,8 @@ def _equal_rows(result: pa.Table, row: pa.Table) -> pa.Table:
     return result.filter(pa.array(codes[1:] == codes[0]))
 
 
-def _untraceable(refusal: Refusal) -> AnalysisError:
-    return AnalysisError(f"the rows of this query cannot be traced: {refusal}")
+def _untraceable(reason: Refusal | str) -> AnalysisError:
+    return AnalysisError(f"the rows of this query cannot be traced: {reason}")
 
 
 def _read(table: SimulatedTable, stored: StoredRows) -> _Read:

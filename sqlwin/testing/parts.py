@@ -18,7 +18,7 @@ def reads_tables(statement: CreateTable) -> bool:
 
 
 def with_parts(statement: CreateTable, spec: TableSpec) -> CreateTable:
-    """Return a statement with what its table takes over from others."""
+    """Return a statement with the definitions that its table copies from others."""
     return replace(
         statement,
         columns=spec.columns,

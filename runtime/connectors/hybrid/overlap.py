@@ -126,7 +126,7 @@ def only_counting(rows: DataFrame, overlap: Overlap) -> DataFrame:
 
 @dataclass(frozen=True)
 class _GivenRows(SplitReader):
-    """Reader of rows in memory, whatever the split."""
+    """Reader that returns given rows for each split."""
 
     rows: pa.Table
 

@@ -36,7 +36,7 @@ from runtime.spec.source import WATERMARK_SPLIT, SplitReader, SplitSource, Split
 from runtime.spec.table import Column
 
 _PLAN = "history.json"
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ def decode_output(
 
 
 def settled(changes: DataFrame) -> DataFrame:
-    """Return changes above filters with the kinds of what is left of numbered updates."""
+    """Return changes above filters without the numbers of updates; see `settle_kinds`."""
 
     def settle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()

@@ -35,7 +35,7 @@ def number_updates(rows: pa.RecordBatch, first: int) -> tuple[pa.RecordBatch, in
 
 
 def settle_kinds(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield changes without the numbers of updates, with the kinds of what is left of them.
+    """Yield changes without the numbers of updates, with the kinds that are true after the filters.
 
     Args:
         batches: Rows of `number_updates` that have passed filters, in their order. Rows without a

@@ -77,6 +77,13 @@ def test_the_hint_of_a_data_source_in_python_is_not_sparks_state() -> None:
     assert (result.message, result.hint) == ("there is no topic 't'", "did you mean 'u'?")
     result = translate(PySparkException(raised.format("")))
     assert (result.message, result.hint) == ("there is no topic 't'", None)
+    of_stream = (
+        " SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: [id = 1]\n"
+        'Current Available Offsets: {org.apache.spark.x@6bab5c9d: {"version": 0}}'
+    )
+    for text in (raised.format("") + of_stream, raised.format("\n" + of_stream.split("\n")[-1])):
+        result = translate(PySparkException(text))
+        assert (result.message, result.hint) == ("there is no topic 't'", None)
 
 
 @pytest.mark.parametrize(
