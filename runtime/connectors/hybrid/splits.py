@@ -176,7 +176,7 @@ class HybridSplits(SplitSource):
             try:
                 return from_text(HistoryPlan, files.read_text(path), _VERSION)
             except ValueError as error:
-                raise ExecutionError(f"{path} is damaged: {error}") from error
+                raise ExecutionError(f"cannot resume from {path}: {error}") from error
         parts = self.parts
         try:
             source, _ = parts.scans(self.spark, parts.columns)
