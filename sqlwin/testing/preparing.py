@@ -326,7 +326,15 @@ def _with_computed(session: Session, statement: CreateTable, below: str) -> pa.T
     session.execute("SET 'execution.runtime-mode' = 'batch'")
     (result,) = session.execute(f"SELECT {', '.join(items)} FROM {quote_name(below)}")
     whole: pa.Table = result.to_arrow()
-    return whole
+    return whole.cast(
+        pa.schema([field.with_type(_stored_type(field.type)) for field in whole.schema])
+    )
+
+
+def _stored_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type of values in files, where instants have the time zone UTC."""
+    has_zone = pa.types.is_timestamp(type_) and type_.tz is not None
+    return pa.timestamp(type_.unit, "UTC") if has_zone else type_
 
 
 def _type_of(case: Case, table: CaseTable, field: pa.Field) -> str:
