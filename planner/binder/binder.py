@@ -25,6 +25,7 @@ from planner.binder.analysed_apart import analyse_apart
 from planner.binder.as_of import join_as_of
 from planner.binder.changes.net_rows import signed_rows
 from planner.binder.changes.to_changelog import bind_changelog
+from planner.binder.changes.whole_tables import with_rows_of_keys
 from planner.binder.changes.windows import in_windows_of_changes
 from planner.binder.fill.clause import DEFAULT_FILL, FillOptions, bind_fill, fill_clause
 from planner.binder.fill.function import bind_gap_fill
@@ -148,7 +149,7 @@ def bind(
     binder.mark_aggregates(query)
     check_filters(query, sql)
     try:
-        plan = binder.bind_query(query, {})
+        plan = with_rows_of_keys(binder.bind_query(query, {}), binder)
     except AnalysisError as error:
         if isinstance(error, PlacedError):
             error.place_in(sql)

@@ -421,9 +421,11 @@ class ChangelogTable(UnaryNode):
 
     Attributes:
         kind: Expression of the rows' `CHANGE_KIND`, over the input of that projection.
+        keys: Columns of its PRIMARY KEY. Empty if it declares none.
     """
 
     kind: exp.Expr
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,8 @@ class WindowFunctionCall(exp.Expression, exp.UDTF):
         fill, from, to, keys: Arguments of GAP_FILL: items as an `exp.Tuple`, two times, a query.
         op, op_mapping, error_handling: Arguments of CHANGELOGS: an `exp.Identifier`, texts in
             pairs as an `exp.Tuple`, a text.
+        primary_key: Columns of the PRIMARY KEY of the table that FROM_CHANGELOG gives, as a list of
+            `exp.Identifier`, if a table declares one.
         partition: Columns of PARTITION BY inside SESSION, GAP_FILL and CHANGELOGS, as a list.
         alias: An `exp.TableAlias`, with or without column names.
         names: Three identifiers if the window columns are renamed.
@@ -167,6 +169,7 @@ class WindowFunctionCall(exp.Expression, exp.UDTF):
         "op": False,
         "op_mapping": False,
         "error_handling": False,
+        "primary_key": False,
         "partition": False,
         "alias": False,
         "names": False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from sqlglot import exp
 
@@ -169,6 +169,15 @@ def only_window_function(query: exp.Query) -> WindowFunctionCall | None:
     """Return the window function of a SELECT that reads nothing else."""
     source = lone_source(query) if isinstance(query, exp.Select) else None
     return source if isinstance(source, WindowFunctionCall) else None
+
+
+def with_primary_key(query: exp.Expr, primary_key: Sequence[str]) -> exp.Query:
+    """Return a query with FROM_CHANGELOG, which it tells the PRIMARY KEY of the table."""
+    changed = query.copy()
+    call = changed.find(WindowFunctionCall)
+    assert isinstance(changed, exp.Query) and call is not None, "the query reads FROM_CHANGELOG"
+    call.set("primary_key", [exp.to_identifier(name) for name in primary_key])
+    return changed
 
 
 def only_source(query: exp.Expr) -> exp.Expr | None:

@@ -168,12 +168,22 @@ def refuse_changes(plan: Node) -> None:
         StreamRefusal: There is such a part.
     """
     for node in plan.find_all(ChangelogTable):
+        if node.keys:
+            keys = ", ".join(f"`{key}`" for key in node.keys)
+            raise StreamRefusal(
+                "on a stream, a query over a table of changes must select its PRIMARY KEY, "
+                f"{keys}, from this table alone",
+                "select these columns as they are, or use a window function, GROUP BY or "
+                f"ROW_NUMBER(); {BATCH}",
+                node.place,
+            )
         raise StreamRefusal(
             f"on a stream, {CHANGELOG} must be read by a window function, which emits the "
             "rows that remain when a window closes, by GROUP BY, or by a rank that a condition "
             "limits",
             f"use TABLE(TUMBLE(TABLE v, DESCRIPTOR(ts), ...)) with a view v of {CHANGELOG}, "
-            f"GROUP BY or ROW_NUMBER() over it; {BATCH}",
+            "GROUP BY or ROW_NUMBER() over it; or declare the PRIMARY KEY of a table of changes; "
+            f"{BATCH}",
             node.place,
         )
 

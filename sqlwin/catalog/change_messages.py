@@ -15,6 +15,7 @@ from typing import cast
 from sqlglot import exp
 
 from planner.sql.build import column, to_sql
+from planner.sql.parts import with_primary_key
 from planner.sql.render import quote_string
 from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError
@@ -182,8 +183,7 @@ def rows_of(spec: TableSpec, messages: tuple[str, ...]) -> exp.Query:
             f"SELECT * FROM FROM_CHANGELOG(input => (SELECT {items} FROM {quote_name(*messages)}), "
             f"op => DESCRIPTOR({quote_name(CHANGE_TYPE)}), op_mapping => MAP[{_CHANGE_TYPES}])"
         )
-        assert isinstance(query, exp.Query)
-        return query
+        return with_primary_key(query, spec.primary_key)
     names = [c.name for c in spec.physical_columns]
     quoted = [quote_name(name) for name in (*names, _CODE)]
     conditions = [f"{quote_name(_CODE)} IS NOT NULL"]
@@ -202,8 +202,7 @@ def rows_of(spec: TableSpec, messages: tuple[str, ...]) -> exp.Query:
         f"AS c({items}) WHERE {' AND '.join(conditions)}), "
         f"op => DESCRIPTOR({quote_name(_CODE)}))"
     )
-    assert isinstance(query, exp.Query)
-    return query
+    return with_primary_key(query, spec.primary_key)
 
 
 def latest_rows_of(spec: TableSpec, changes: tuple[str, ...]) -> exp.Query:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from planner.sql.parts import with_primary_key
 from planner.sql.render import quote_string
 from runtime.compute.arrow.types import arrow_type, spark_type
 from runtime.errors import SqlwinError
@@ -108,7 +109,7 @@ def prepare(session: Session, case: Case, directory: Path) -> PreparedCase:
             of_changes = (TableColumn(_KIND, "string"), *statement.columns)
             plain = replace(statement, name=(changes.name,), columns=of_changes, primary_key=())
             create(changes, plain, path)
-            control.run(_rows_that_remain(table.name, changes.name))
+            control.run(_rows_that_remain(table.name, changes.name, statement.primary_key))
             return
         if not any(_is_computed(column) for column in statement.columns):
             control.run(_replaced(statement, path))
@@ -270,15 +271,21 @@ def _check_kinds(case: Case, table: CaseTable) -> None:
             )
 
 
-def _rows_that_remain(name: str, changes: str) -> CreateView:
-    """Return the definition of a view of the rows that changes describe."""
+def _rows_that_remain(name: str, changes: str, primary_key: Sequence[str]) -> CreateView:
+    """Return the definition of a view of the rows that changes describe.
+
+    Args:
+        name: Name of the view.
+        changes: Name of the table with the changes.
+        primary_key: Columns of the PRIMARY KEY of the rows, if any.
+    """
     statement = parse_statement(
         f"CREATE OR REPLACE VIEW {quote_name(name)} AS SELECT * FROM FROM_CHANGELOG("
         f"input => TABLE {quote_name(changes)}, op => DESCRIPTOR({quote_name(_KIND)}), "
         f"op_mapping => MAP[{', '.join(f'{code!r}, {kind!r}' for code, kind in _KINDS.items())}])"
     )
     assert isinstance(statement, CreateView)
-    return statement
+    return replace(statement, ast=with_primary_key(statement.ast, primary_key))
 
 
 @contextmanager

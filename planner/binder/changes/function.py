@@ -84,7 +84,8 @@ def bind_from_changelog(
         kind = _of_codes(op.name, codes, SHORT_KINDS)
         if not skips:
             kind.set("default", _unknown_code(op.name))
-        return ChangelogTable(schema, signed, kind, place=place)
+        keys = tuple(key.name for key in function.args.get("primary_key") or ())
+        return ChangelogTable(schema, signed, kind, keys, place=place)
     return net_rows(signed, place)
 
 

@@ -255,3 +255,37 @@ def test_a_stream_of_changes_is_described_and_named_by_a_view_but_not_read_alone
     assert described.to_arrow()["name"].to_pylist() == ["id", "ts", "v"]
     with pytest.raises(SqlwinError, match="must be read by a window function"):
         fresh_session.execute("SELECT * FROM large")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT v FROM orders",
+        "SELECT id + 0 AS id FROM orders",
+        "SELECT * EXCEPT (id) FROM orders",
+        "SELECT a.id FROM orders AS a JOIN orders AS b ON a.id = b.id",
+        "SELECT id FROM orders UNION ALL SELECT id FROM orders",
+        "SELECT id, RAND() AS r FROM orders",
+        "SELECT id FROM orders ORDER BY id LIMIT 3",
+    ],
+)
+def test_a_stream_of_changes_is_selected_only_with_its_primary_key(
+    query: str, fresh_session: Session, tmp_path: Path
+) -> None:
+    write(tmp_path, CHANGES)
+    fresh_session.execute(orders(tmp_path, f"{COLUMNS}, PRIMARY KEY (id) NOT ENFORCED"))
+    fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
+    with pytest.raises(SqlwinError, match="must select its PRIMARY KEY, `id`, from this table"):
+        fresh_session.execute(query)
+
+
+def test_a_stream_keeps_only_selected_columns_of_remaining_rows(
+    fresh_session: Session, tmp_path: Path
+) -> None:
+    write(tmp_path, CHANGES)
+    fresh_session.execute(orders(tmp_path, f"{COLUMNS}, PRIMARY KEY (id) NOT ENFORCED"))
+    fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
+    plan = fresh_session.explain("SELECT o.ID AS number, v FROM (SELECT * FROM orders) AS o")
+    assert "StreamRankOperator(number=[0], partitionBy=[number], ranks=[ROW_NUMBER 1 to 1])" in plan
+    assert "Exchange(distribution=[hash[number]]" in plan
+    assert "slice: number, v, $slice_end, $copies$0" in plan

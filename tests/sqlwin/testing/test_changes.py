@@ -47,6 +47,58 @@ def test_the_rows_that_remain_are_tested_in_batch_and_in_histories(tmp_path: Pat
     assert code == 0 and out.startswith("1 passed, 20 histories"), out
 
 
+def test_computed_instants_of_rows_are_stored_in_utc(tmp_path: Path) -> None:
+    zone = "SET 'table.local-time-zone' = 'Asia/Kolkata';"
+    text = ORDERS.replace("CREATE TABLE", f"{zone}\n  CREATE TABLE")
+    code, out, err = run_text(tmp_path, text.replace("'00:0", "'1970-01-01 05:3"))
+    assert code == 0 and out.startswith("1 passed, 20 histories"), out + err
+
+
+SELECTED = """
+query: |
+  CREATE TABLE orders (
+    id INT, at_ms BIGINT, v BIGINT, ts AS TO_TIMESTAMP_LTZ(at_ms, 3),
+    WATERMARK FOR ts AS ts - INTERVAL '1' MINUTE, PRIMARY KEY (id) NOT ENFORCED
+  ) WITH ('connector' = 'kafka', 'topic' = 'orders', 'format' = 'debezium-json');
+  {}
+cases:
+  - name: rows move out of the filter and into it
+    tables:
+      orders:
+        changes:
+          - [+I, 1, 10000, 5]
+          - [+I, 2, 20000, 7]
+          - [+I, 4, 20000, 7]
+          - wait: 1 s
+          - [-U, 1, 10000, 5]
+          - [+U, 1, 70000, 2]
+          - [-U, 4, 20000, 7]
+          - [+U, 4, 20000, 9]
+          - [-D, 2, 20000, 7]
+          - [+I, 3, 30000, 1]
+          - wait: 1 s
+          - [-U, 3, 30000, 1]
+          - [+U, 3, 90000, 6]
+    expect:
+      rows:
+        - [3, 12]
+        - [4, 18]
+"""
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT id, v * 2 AS d FROM orders WHERE v > 2",
+        "WITH c AS (SELECT o.id, v * 2 AS d FROM orders AS o) SELECT * FROM c WHERE d > 4",
+        "SELECT id, d FROM (SELECT id, v, v + v AS d FROM orders) WHERE v > 2",
+    ],
+)
+def test_rows_of_keys_are_selected_in_batch_and_in_histories(tmp_path: Path, query: str) -> None:
+    code, out, _ = run_text(tmp_path, SELECTED.format(query))
+    assert code == 0 and out.startswith("1 passed, 20 histories"), out
+
+
 def test_changes_of_a_case_replace_the_rows_of_all_cases(tmp_path: Path) -> None:
     rows = "tables: {orders: {rows: [[7, 10000, 70]]}}\ncases:"
     code, out, _ = run_text(tmp_path, ORDERS.replace("cases:", rows))
