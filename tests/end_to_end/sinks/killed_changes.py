@@ -35,6 +35,7 @@ QUERIES = {
         SELECT status, COUNT(*) AS n, SUM(v) AS total, MIN(d) AS low,
           AVG(d) AS mean, COUNT(DISTINCT v) AS values_of_v
         FROM orders GROUP BY status HAVING COUNT(*) > 3""",
+    "copies": "SELECT id, status, v * 2 AS twice FROM orders WHERE v > 5",
 }
 _TARGET = "'connector' = 'postgres', 'url' = '{url}', 'create-table' = 'true'"
 
@@ -53,7 +54,7 @@ def tables(directory: Path, url: str, address: str, options: str = "") -> str:
     target = _TARGET.format(url=url)
     return f"""
         CREATE TABLE orders (id INT, status STRING, v BIGINT, d DOUBLE, ts TIMESTAMP(3),
-          WATERMARK FOR ts AS ts - INTERVAL '10' MINUTES
+          WATERMARK FOR ts AS ts - INTERVAL '10' MINUTES, PRIMARY KEY (id) NOT ENFORCED
         ) WITH ({source}{options});
         CREATE TABLE minutes (status STRING, window_end TIMESTAMP(3), n BIGINT, total BIGINT,
           top BIGINT, PRIMARY KEY (status, window_end) NOT ENFORCED
@@ -61,6 +62,8 @@ def tables(directory: Path, url: str, address: str, options: str = "") -> str:
         CREATE TABLE statuses (status STRING, n BIGINT, total BIGINT, low DOUBLE, mean DOUBLE,
           values_of_v BIGINT, PRIMARY KEY (status) NOT ENFORCED
         ) WITH ({target}, 'table-name' = 'statuses');
+        CREATE TABLE copies (id INT, status STRING, twice BIGINT, PRIMARY KEY (id) NOT ENFORCED
+        ) WITH ({target}, 'table-name' = 'copies');
     """
 
 
