@@ -91,7 +91,10 @@ cases:
     [
         "SELECT id, v * 2 AS d FROM orders WHERE v > 2",
         "WITH c AS (SELECT o.id, v * 2 AS d FROM orders AS o) SELECT * FROM c WHERE d > 4",
-        "SELECT id, d FROM (SELECT id, v, v + v AS d FROM orders) WHERE v > 2",
+        pytest.param(
+            "SELECT id, d FROM (SELECT id, v, v + v AS d FROM orders) WHERE v > 2",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_rows_of_keys_are_selected_in_batch_and_in_histories(tmp_path: Path, query: str) -> None:
