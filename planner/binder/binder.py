@@ -16,13 +16,10 @@ from sqlglot import exp
 
 from planner.aggregates.calls import (
     calls_that_skip_nulls,
-    has_calls_for_spark,
-    mark_user_aggregates,
     skip_nulls,
 )
 from planner.binder.all_time.groups import bind_grouping_of_stream
 from planner.binder.analysed_apart import analyse_apart
-from planner.binder.as_of import join_as_of
 from planner.binder.changes.net_rows import signed_rows
 from planner.binder.changes.to_changelog import bind_changelog
 from planner.binder.changes.whole_tables import with_rows_of_keys
@@ -30,10 +27,11 @@ from planner.binder.changes.windows import in_windows_of_changes
 from planner.binder.fill.clause import DEFAULT_FILL, FillOptions, bind_fill, fill_clause
 from planner.binder.fill.function import bind_gap_fill
 from planner.binder.group_windows import rewrite_group_windows
+from planner.binder.joins.as_of import join_as_of
 from planner.binder.joins.as_of_join import rewrite_as_of_joins
 from planner.binder.joins.interval_join import bind_interval_join
 from planner.binder.joins.semi_join import bind_semi_join
-from planner.binder.joins.temporal_join import bind_temporal_joins, is_looked_up
+from planner.binder.joins.temporal_join import bind_temporal_joins
 from planner.binder.joins.version_join import bind_version_join
 from planner.binder.joins.window_join import bind_join
 from planner.binder.laterals import join_laterals
@@ -41,9 +39,10 @@ from planner.binder.misplaced import check_filters
 from planner.binder.qualify import unfold_qualify
 from planner.binder.ranges import bind_ranges
 from planner.binder.rank import bind_rank
-from planner.binder.relations import Relations, Scope
+from planner.binder.relations import Scope
 from planner.binder.row_length import with_row_length
-from planner.binder.strict_flink import check_function, check_query, check_table, strict_error
+from planner.binder.strict_flink import check_function, check_query, strict_error
+from planner.binder.views import ViewBinding, rewrite
 from planner.binder.window_block import (
     bind_aggregation,
     bind_regrouping,
@@ -52,19 +51,17 @@ from planner.binder.window_block import (
 )
 from planner.binder.window_function import reading_date, window_node, window_of, with_date
 from planner.catalog import Catalog, Schema
-from planner.nodes.logical import NetRows, Node, TableScan, WindowTableFunction
+from planner.nodes.logical import NetRows, Node, WindowTableFunction
 from planner.nodes.windows import window_properties
 from planner.sql.build import alias, relation, select_all_from
 from planner.sql.double_quotes import check_names, check_texts, has_double_quotes
-from planner.sql.flink_functions import rewrite_functions, round_time, time_rounding_calls
-from planner.sql.flink_meanings import rewrite_meanings
-from planner.sql.flink_queries import rewrite_clauses, unnest_maps
+from planner.sql.flink_functions import round_time, time_rounding_calls
+from planner.sql.flink_queries import unnest_maps
 from planner.sql.flink_types import rewrite_by_type
 from planner.sql.names import (
     has_scattered_ctes,
     hint_at_late_name,
     hint_at_window_name,
-    rename_hidden_ctes,
     without_unused_ctes,
 )
 from planner.sql.nodes import (
@@ -77,7 +74,6 @@ from planner.sql.nodes import (
     span_of,
 )
 from planner.sql.parts import (
-    name_parts,
     only_window_function,
     operands_alone,
     parts_below,
@@ -85,8 +81,6 @@ from planner.sql.parts import (
     select_from_same,
     sources_of,
 )
-from planner.sql.render import RESPELLED
-from planner.sql.table_options import name_with_options, refuse_options
 from planner.sql.wall_clocks import keep_wall_clocks
 from planner.streams.current_watermark import watermarked_stream
 from planner.streams.refusals import StreamRefusal, current_watermark_in, refuse_subquery
@@ -144,7 +138,7 @@ def bind(
     original, query, watermark = query, query.copy(), current_watermark_in(query)
     has_hints = any(LEFT_OUT_HINTS in select.meta for select in query.find_all(exp.Select))
     # sqlwin accepts aliases in double quotes, Spark does not.
-    is_rewritten = _rewrite(query, sql, strict) or has_hints or '"' in sql
+    is_rewritten = rewrite(query, sql, strict) or has_hints or '"' in sql
     binder.rewritten = is_rewritten or has_scattered_ctes(query)
     binder.mark_aggregates(query)
     check_filters(query, sql)
@@ -167,37 +161,12 @@ def bind(
     return BoundQuery(plan, tuple(dict.fromkeys(binder.notes)), binder.rewritten)
 
 
-def _rewrite(query: exp.Query, sql: str | None, strict: bool) -> bool:
-    """Rewrite, in place, syntax that Spark lacks or interprets differently.
-
-    Returns:
-        Whether anything was rewritten.
-    """
-    is_respelled = any(RESPELLED in cast.meta for cast in query.find_all(exp.Cast))
-    has_meanings = strict and rewrite_meanings(query)
-    return (
-        rewrite_clauses(query, sql)
-        | rewrite_functions(query)
-        | rename_hidden_ctes(query)
-        | is_respelled
-        | has_meanings
-    )
-
-
-class _Binder(Relations):
+class _Binder(ViewBinding):
     def __init__(self, sql: str, catalog: Catalog, strict: bool, fill: FillOptions) -> None:
-        super().__init__(sql, catalog)
-        self.strict = strict
+        super().__init__(sql, catalog, strict=strict)
         self.fill = fill
         self.notes: list[Refusal] = []
-        self._views: list[str] = []  # names of the views being bound
-        self.views_ask_watermark = False
         self._checks_quotes = True
-
-    def mark_aggregates(self, query: exp.Query) -> None:
-        """Mark the user-defined aggregates of a query and its subqueries, once."""
-        mark_user_aggregates(query, self.catalog)
-        self.rewritten = self.rewritten or has_calls_for_spark(query)
 
     # -- queries -------------------------------------------------------------------------------
 
@@ -223,7 +192,7 @@ class _Binder(Relations):
         if isinstance(query, exp.Select) and bind_temporal_joins(
             query,
             self.catalog,
-            "" if self._views else self.sql,
+            "" if self.views else self.sql,
             lambda source: self.bind_query(select_all_from(source.copy()), scope),
         ):
             self.rewritten = True
@@ -232,7 +201,7 @@ class _Binder(Relations):
                 if part is not only_window_function(query) or part.kind in _PLAIN_ROWS:
                     self._replace_window_function(part, scope)
             elif isinstance(part, exp.Table):
-                self._expand_view(part, scope)
+                self.expand_view(part, scope)
             elif isinstance(part, exp.Query):
                 part.replace(self.lift(part, scope))
         if not isinstance(query, exp.Select):
@@ -269,7 +238,7 @@ class _Binder(Relations):
 
     def _check_double_quotes(self, query: exp.Query, scope: Scope) -> None:
         """Reject text in double quotes that may be meant as a name."""
-        sql = "" if self._views else self.sql
+        sql = "" if self.views else self.sql
         check_names(query, sql)
         names: frozenset[str] = frozenset()
         if not isinstance(query, exp.Select):
@@ -364,7 +333,7 @@ class _Binder(Relations):
         reads_streams = self._reads_streams(query)
         schema_of = partial(self.columns, scope=scope)
         node_of = partial(self._node_alone, scope=scope)
-        sql = "" if self._views else self.sql
+        sql = "" if self.views else self.sql
         if rewrite_as_of_joins(query, schema_of, sql, reads_streams=reads_streams):
             self.rewritten = True
         if query.find(exp.Lateral) is None:
@@ -462,81 +431,6 @@ class _Binder(Relations):
         self._put_placeholder(function, with_date(node, date))
         skip_nulls(calls_that_skip_nulls(query))
         return query
-
-    # -- tables, views, CTEs -------------------------------------------------------------------
-
-    def _expand_view(self, table: exp.Table, scope: Scope) -> None:
-        """Replace a view by its query, so that windows in it are found."""
-        if not table.db and (table.name.lower() in scope or self.is_placeholder(table.name)):
-            refuse_options(table, "a query", self.sql)
-            return
-        name = name_parts(table)
-        query = self._view(name)
-        if query is None or is_looked_up(table, self.catalog):
-            self._show_to_spark(table, name_with_options(table, name, self.catalog, self.sql))
-            return
-        self._refuse_options(table, name)
-        self.rewritten = True
-        with self._inside_view(name):
-            lifted = self.lift(query, {})
-        alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name))
-        replace_relation(table, exp.Subquery(this=lifted, alias=alias))
-
-    def _refuse_options(self, table: exp.Table, name: tuple[str, ...]) -> None:
-        is_of_changes = self.catalog.connector(name) is not None
-        refuse_options(table, "a table of changes" if is_of_changes else "a view", self.sql)
-
-    def _show_to_spark(self, table: exp.Table, name: tuple[str, ...]) -> None:
-        """Refer to a session table by its name in Spark."""
-        if self.strict:
-            check_table(table, self.sql)
-        shown = self.catalog.relation(name)
-        if shown is None or (len(name) == 1 and shown == name[0].lower()):
-            return
-        self.rewritten = True
-        if not table.args.get("alias"):
-            table.set("alias", exp.TableAlias(this=exp.to_identifier(name_of_columns(table))))
-        table.set("this", exp.to_identifier(shown, quoted=True))
-        table.set("db", None)
-        table.set("catalog", None)
-
-    def _view(self, name: tuple[str, ...]) -> exp.Query | None:
-        if ".".join(name).lower() in self._views:
-            return None  # inside a view, its own name refers to the table it hides
-        query = self.catalog.view(name)
-        if query is not None:
-            self.views_ask_watermark |= current_watermark_in(query) is not None
-            _rewrite(query, None, self.strict)
-            self.mark_aggregates(query)
-        return query
-
-    @contextmanager
-    def _inside_view(self, name: tuple[str, ...]) -> Iterator[None]:
-        self._views.append(".".join(name).lower())
-        try:
-            yield
-        finally:
-            self._views.pop()
-
-    def scan(self, table: exp.Table, scope: Scope) -> Node:
-        """Return the relation that `TABLE name` refers to in a window function."""
-        name = name_parts(table)
-        if not table.db and table.name.lower() in scope:
-            refuse_options(table, "a query", self.sql)
-            cte = scope[table.name.lower()]
-            full_relation = None if cte.args["alias"].columns else self.whole_relation(cte.this)
-            return full_relation or self.sql_query(select_all_from(relation(table.name)), scope)
-        view = self._view(name)
-        if view is not None:
-            self._refuse_options(table, name)
-            with self._inside_view(name):
-                return self.bind_query(view, {})
-        name = name_with_options(table, name, self.catalog, self.sql)
-        source = table.copy()
-        self._show_to_spark(source, name)
-        query = select_all_from(source)
-        schema = self.catalog.analyze(query, {})
-        return TableScan(schema, ".".join(name), query, self.catalog.connector(name))
 
     # -- window functions ----------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in
-from planner.binder.as_of import SchemaOf
+from planner.binder.joins.as_of import SchemaOf
 from planner.sql.build import bare_column, column, conjunction, conjuncts, has_only
 from planner.sql.nodes import WindowFunctionCall, name_of_columns
 from planner.sql.parts import PLAIN_SELECT, lone_source, makes_rows, select_from_same

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from sqlglot import exp
 
 from planner.sql.build import has_only, identifier, to_sql
-from planner.sql.nodes import WindowFunctionCall
+from planner.sql.nodes import WindowFunctionCall, copy_place, span_of
 
 # Clauses of FROM that follow a relation
 FROM_CLAUSES = ("joins", "laterals", "pivots", "match", "sample")
@@ -178,6 +178,13 @@ def with_primary_key(query: exp.Expr, primary_key: Sequence[str]) -> exp.Query:
     assert isinstance(changed, exp.Query) and call is not None, "the query reads FROM_CHANGELOG"
     call.set("primary_key", [exp.to_identifier(name) for name in primary_key])
     return changed
+
+
+def place_window_function(query: exp.Query, table: exp.Table) -> None:
+    """Give the window function in a query without positions the position of its view or table."""
+    call = query.find(WindowFunctionCall)
+    if call is not None and span_of(query) is None:
+        copy_place(call.this, table)
 
 
 def only_source(query: exp.Expr) -> exp.Expr | None:

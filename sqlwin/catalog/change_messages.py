@@ -27,7 +27,7 @@ from runtime.options.formats import (
     has_change_feed,
 )
 from runtime.spec.table import CHANGE_ORDER, IS_DELETED, TableColumn, TableSpec, Watermark
-from sqlwin.parser.parser import parse_query
+from sqlwin.parser.parser import parse_query_alone
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def rows_of(spec: TableSpec, messages: tuple[str, ...]) -> exp.Query:
     """
     if has_change_feed(spec):
         items = ", ".join(quote_name(c.name) for c in (*spec.columns, _CHANGE_TYPE))
-        query = parse_query(
+        query = parse_query_alone(
             f"SELECT * FROM FROM_CHANGELOG(input => (SELECT {items} FROM {quote_name(*messages)}), "
             f"op => DESCRIPTOR({quote_name(CHANGE_TYPE)}), op_mapping => MAP[{_CHANGE_TYPES}])"
         )
@@ -196,7 +196,7 @@ def rows_of(spec: TableSpec, messages: tuple[str, ...]) -> exp.Query:
         quote_name(c.name) if c.computed is None else f"{c.computed} AS {quote_name(c.name)}"
         for c in spec.columns
     )
-    query = parse_query(
+    query = parse_query_alone(
         f"SELECT {shown} FROM FROM_CHANGELOG(input => (SELECT c.* "
         f"FROM {quote_name(*messages)} CROSS JOIN UNNEST({_changes(spec)}) "
         f"AS c({items}) WHERE {' AND '.join(conditions)}), "
@@ -219,13 +219,12 @@ def latest_rows_of(spec: TableSpec, changes: tuple[str, ...]) -> exp.Query:
     order, is_deleted, rank = map(quote_name, (CHANGE_ORDER, IS_DELETED, _PLACE))
     has_key = " AND ".join(f"{quote_name(name)} IS NOT NULL" for name in spec.primary_key)
     name = quote_name(spec.name.rpartition(".")[2])
-    query = parse_query(
+    query = parse_query_alone(
         f"SELECT {shown} FROM (SELECT {shown}, {order}, {is_deleted}, "
         f"ROW_NUMBER() OVER (PARTITION BY {key} ORDER BY {order} DESC) AS {rank} "
         f"FROM {quote_name(*changes)} WHERE {has_key}) AS {name} "
         f"WHERE {rank} = 1 AND NOT {is_deleted}"
     )
-    assert isinstance(query, exp.Query)
     return query
 
 
@@ -329,7 +328,7 @@ def _value(spec: TableSpec, col: TableColumn, field: str) -> str:
 
 
 def _tree(text: str) -> exp.Expr:
-    (item,) = parse_query(f"SELECT {text}").expressions
+    (item,) = parse_query_alone(f"SELECT {text}").expressions
     return cast(exp.Expr, item.pop())
 
 

@@ -481,6 +481,20 @@ def parse_query(sql: str) -> exp.Expr:
     return parser_of().run(read_query, tokenize(sql), sql)
 
 
+def parse_query_alone(sql: str) -> exp.Query:
+    """Parse one query whose text is not the user's. It has no source positions.
+
+    Raises:
+        SqlSyntaxError: The text is not valid SQL.
+    """
+    query = parse_query(sql)
+    assert isinstance(query, exp.Query)
+    for part in query.walk():
+        for place in PLACE:
+            part.meta.pop(place, None)
+    return query
+
+
 def read_query(parser: SqlWinParser) -> exp.Expr:
     """Parse the query that starts at the parser's current token."""
     first = parser._index

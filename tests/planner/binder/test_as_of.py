@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from planner.binder.as_of import join_as_of
+from planner.binder.joins.as_of import join_as_of
 from planner.nodes.joins import AsOfJoin
 from planner.nodes.logical import Node, SqlQuery
 from planner.sql.build import relation, to_sql
