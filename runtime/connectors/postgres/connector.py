@@ -137,17 +137,17 @@ class PostgresTable(Table):
         Raises:
             SqlwinError: The database is unavailable, or the table or a column does not fit.
         """
-        from pyspark.sql.types import StringType, StructField, StructType
-
         from runtime.connectors.columns import declared_schema
+        from runtime.spark.versions.frames import place_rows
 
         schema = declared_schema(self.spec, self.spec.physical_columns)
         source = self.splits(spark)
         reader = source.reader(_columns(schema), is_stream=False)
         parts = source.batch_splits(spark.sparkContext.defaultParallelism)
-        split = StructType([StructField("split", StringType())])
-        rows = spark.createDataFrame(list(parts), split).repartition(len(parts))
-        return rows.mapInArrow(task_rows(reader), schema)
+        numbered = [(number, split) for number, (split,) in enumerate(parts)]
+        splits = spark.createDataFrame(numbered, "number INT, split STRING")
+        placed = place_rows(splits, len(parts), "number")
+        return placed.mapInArrow(task_rows(reader), schema)
 
     def write(self, rows: BatchRows, *, overwrite: bool) -> int:
         """Write the rows of a batch in one transaction and return their number."""
