@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
@@ -86,6 +86,7 @@ class Table:
             that `open_sink` cannot open the table.
         is_read_in_process: Whether this process can read the table without Spark, see
             `read_in_process`; files are handled separately.
+        has_snapshots: Whether a read sees one state of the table, see `snapshot`.
         brings_columns: Whether the table itself defines its columns, as lake tables do.
         part_options: Options that name the tables whose rows it reads, in the order of
             `TableSpec.parts`.
@@ -101,6 +102,7 @@ class Table:
     can_overwrite: ClassVar[bool] = False
     sink_mode: ClassVar[SinkMode | None] = None
     is_read_in_process: ClassVar[bool] = False
+    has_snapshots: ClassVar[bool] = False
     brings_columns: ClassVar[bool] = False
     part_options: ClassVar[tuple[str, ...]] = ()
 
@@ -228,6 +230,11 @@ class Table:
             subjects=(f"'{connector}'", self.spec.name),
             hint="use INSERT INTO to write to it",
         )
+
+    def snapshot(self) -> AbstractContextManager[Self]:
+        """Return the table such that all tasks of a read within the block see the same state."""
+        assert self.has_snapshots, f"tables of '{self.spec.connector}' have no snapshots"
+        return nullcontext(self)
 
     def rows_of_parts(self, rows: Sequence[pa.Table]) -> pa.Table:
         """Return the rows of a table that reads others, from given rows of each of `parts`."""

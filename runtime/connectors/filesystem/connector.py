@@ -129,6 +129,7 @@ class FileTable(Table):
     can_stream_bounded = True
     can_overwrite = True
     sink_mode = SinkMode.APPEND
+    has_snapshots = True
 
     def validate(self) -> None:
         """Check options and columns of a filesystem table, but not whether files exist.

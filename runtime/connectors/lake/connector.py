@@ -127,6 +127,7 @@ class _Lake(Table, ABC):
 
     can_stream_bounded = True
     can_overwrite = True
+    has_snapshots = True
     brings_columns = True
     file_format = "parquet"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from runtime.connectors.connector import Table
 from runtime.connectors.declarations import check_columns
@@ -13,6 +14,7 @@ from runtime.connectors.postgres.database import check_url, connect, table_name
 from runtime.connectors.postgres.read import (
     PostgresSplits,
     columns_in,
+    export_snapshot,
     read_in_process,
     readable_type,
     task_rows,
@@ -73,13 +75,20 @@ def _columns(schema: StructType) -> Sequence[Column]:
     return [Column(f.name, f.dataType.simpleString()) for f in schema if f.name != ROW_KIND]
 
 
+@dataclass(frozen=True)
 class PostgresTable(Table):
-    """Table or query of a database."""
+    """Table or query of a database.
+
+    Attributes:
+        snapshot_name: Exported snapshot in which tasks read it. Empty: each reads the newest rows.
+    """
 
     options = POSTGRES
     can_overwrite = True
     sink_mode = SinkMode.UPSERT
     is_read_in_process = True
+    has_snapshots = True
+    snapshot_name: str = ""
 
     def validate(self) -> None:
         """Check a table's definition without connecting to the database.
@@ -123,7 +132,15 @@ class PostgresTable(Table):
 
     def splits(self, spark: SparkSession) -> PostgresSplits:
         """Return the partitions that tasks read."""
-        return PostgresSplits(self.spec, retries=retries_of_stream(spark))
+        return PostgresSplits(
+            self.spec, retries=retries_of_stream(spark), snapshot=self.snapshot_name
+        )
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Self]:
+        """Return the table as of now: its snapshot lasts as long as the transaction here."""
+        with closing(connect(self.spec)) as connection:
+            yield replace(self, snapshot_name=export_snapshot(connection, self.spec))
 
     def read_in_process(
         self, columns: Sequence[Column], filters: Sequence[Expression]

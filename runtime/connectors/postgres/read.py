@@ -2,7 +2,8 @@
 
 The database sends CSV text, which Arrow parses in C++. A partition is a condition on the key. This
 process reads all partitions in one snapshot. Tasks of Spark read each partition in its own
-transaction, because Spark does not report when the last one has begun.
+transaction, because Spark does not report when the last one has begun, unless a snapshot was
+exported for them.
 """
 
 from __future__ import annotations
@@ -198,12 +199,14 @@ class PostgresReader(SplitReader):
         columns: Columns with Spark types.
         sources: SQL that reads each of them.
         retries: Retries of a stream while the database is unavailable. None for a batch.
+        snapshot: Name of the exported snapshot to read. Empty for the newest rows.
     """
 
     spec: TableSpec
     columns: tuple[Column, ...]
     sources: tuple[str, ...]
     retries: Retries | None = None
+    snapshot: str = ""
 
     def read(self, splits: Sequence[str], dictionaries: frozenset[str]) -> Iterator[pa.RecordBatch]:
         """Read partitions one after the other, each in a transaction of its own.
@@ -227,6 +230,8 @@ class PostgresReader(SplitReader):
                 has_rows = False
                 try:
                     with closing(connect(self.spec)) as connection:
+                        if self.snapshot:
+                            begin_in_snapshot(connection, self.spec, self.snapshot)
                         for batch in self.read_split(connection, split):
                             has_rows = True
                             yield batch
@@ -366,6 +371,33 @@ def _has_many_rows(connection: Connection, spec: TableSpec) -> bool:
     return row is not None and row[0] >= _FEW_ROWS
 
 
+def begin_in_snapshot(connection: Connection, spec: TableSpec, name: str = "") -> None:
+    """Begin a transaction that sees one state: an exported snapshot, or that of its first query.
+
+    Raises:
+        ExecutionError: The transaction that exported the snapshot has ended.
+    """
+    with errors_of(spec):
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        if name:
+            connection.execute(f"SET TRANSACTION SNAPSHOT '{name}'".encode())
+
+
+def export_snapshot(connection: Connection, spec: TableSpec) -> str:
+    """Begin a transaction and return the name of its snapshot, which exists until it ends."""
+    begin_in_snapshot(connection, spec)
+    with errors_of(spec):
+        # the transaction is idle while tasks read
+        connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+    return _exported(connection, spec)
+
+
+def _exported(connection: Connection, spec: TableSpec) -> str:
+    with errors_of(spec):
+        (name,) = connection.execute("SELECT pg_export_snapshot()").fetchone() or ("",)
+    return str(name)
+
+
 def read_in_process(
     spec: TableSpec, columns: Sequence[Column], filters: Sequence[Expression] = ()
 ) -> Iterator[pa.RecordBatch]:
@@ -378,20 +410,18 @@ def read_in_process(
     """
     n_cores = len(os.sched_getaffinity(0))
     with closing(connect(spec)) as connection:
-        with errors_of(spec):
-            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        begin_in_snapshot(connection, spec)
         reader = reader_of(connection, spec, columns)
         splits = partitions(connection, spec, n_cores, filters)
         if len(splits) == 1:
             for batch in reader.read_split(connection, splits[0]):
                 yield convert_types(batch, reader.columns, frozenset())
             return
-        (snapshot,) = connection.execute("SELECT pg_export_snapshot()").fetchone() or ("",)
+        snapshot = _exported(connection, spec)
 
         def read(split: str) -> list[pa.RecordBatch]:
             with closing(connect(spec)) as own, errors_of(spec):
-                own.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                own.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'".encode())
+                begin_in_snapshot(own, spec, snapshot)
                 return [
                     convert_types(batch, reader.columns, frozenset())
                     for batch in reader.read_split(own, split)
@@ -409,16 +439,18 @@ class PostgresSplits(SplitSource):
     Attributes:
         spec: Table specification.
         retries: Retries of a stream while the database is unavailable. None for a batch.
+        snapshot: Name of the exported snapshot to read. Empty for the newest rows.
     """
 
     spec: TableSpec
     retries: Retries | None = None
+    snapshot: str = ""
 
     def reader(self, columns: Sequence[Column], *, is_stream: bool) -> PostgresReader:
         """Return the reader for tasks."""
         with closing(connect(self.spec)) as connection:
             reader = reader_of(connection, self.spec, columns)
-        return replace(reader, retries=self.retries)
+        return replace(reader, retries=self.retries, snapshot=self.snapshot)
 
     def batch_splits(
         self, n_tasks: int, filters: Sequence[Expression] = ()

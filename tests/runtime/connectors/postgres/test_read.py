@@ -11,8 +11,9 @@ import pytest
 
 from runtime.connectors.postgres.columns import DatabaseColumn
 from runtime.connectors.postgres.conditions import condition_sql
+from runtime.connectors.postgres.connector import PostgresTable
 from runtime.connectors.postgres.read import PostgresSplits, partitions, read_in_process
-from runtime.errors import SqlwinError
+from runtime.errors import ExecutionError, SqlwinError
 from runtime.spec.expressions import Call, ColumnRef, Constant
 from runtime.spec.table import Column, TableColumn, TableSpec
 from sqlwin.session import Session
@@ -48,6 +49,22 @@ def declare(url: str, columns: str, table: str = "numbers", **options: str) -> s
 def result(session: Session, sql: str) -> list[tuple[Any, ...]]:
     *_, last = session.execute(sql)
     return [tuple(row.values()) for row in last.to_arrow().to_pylist()]
+
+
+def test_tasks_read_an_exported_snapshot(numbers: str) -> None:
+    spec = TableSpec("t", "postgres", options=(("url", numbers), ("table-name", "numbers")))
+    columns = [Column("id", "int")]
+
+    def n_rows(snapshot: str) -> int:
+        reader = PostgresSplits(spec, snapshot=snapshot).reader(columns, is_stream=False)
+        return sum(b.num_rows for b in reader.read(["id < 500", "id >= 500"], frozenset()))
+
+    with PostgresTable(spec).snapshot() as table:
+        run(numbers, "INSERT INTO numbers (id) VALUES (7), (700)")
+        assert n_rows(table.snapshot_name) == 1000
+        assert n_rows("") == 1002
+    with pytest.raises(ExecutionError, match="snapshot"):
+        n_rows(table.snapshot_name)
 
 
 def test_a_query_reads_a_table_without_spark(session: Session, numbers: str) -> None:
