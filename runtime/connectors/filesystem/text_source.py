@@ -18,8 +18,8 @@ from runtime.files import is_local_path
 from runtime.frames.scan_source import SETTINGS_OF_TEXT, check_like_spark, roots_of
 from runtime.options.checks import option_values
 from runtime.options.formats import TIME_FORMAT, TIME_UNITS, format_of, spark_options
-from runtime.refusal import Refused, refuse
-from runtime.scan.files import NO_FILES, Listing, list_files, partition_files
+from runtime.refusal import refuse
+from runtime.scan.files import Listing, list_files, partition_files
 from runtime.scan.ranges import FileRange
 from runtime.scan.stores import STORE_READERS, Store
 from runtime.shown_types import shown_type
@@ -76,12 +76,7 @@ def text_source(spark: SparkSession, spec: TableSpec, columns: Sequence[Column])
     rules = TextRules(spec, file_format, spark_options(spec, file_format))
     _check_options(rules)
     roots, store = roots_of(spark, values["path"])
-    try:
-        listing = list_files(roots, store)
-    except Refused as refused:
-        if refused.refusal.reason == NO_FILES:
-            refuse("the table has no files")
-        raise
+    listing = list_files(roots, store)
     partitions = {name.lower() for name in spec.partitioned_by}
     if {name.lower() for name in listing.partition_columns} != partitions:
         refuse("its directories have other partition columns than the table")

@@ -72,12 +72,14 @@ class HistoryPlan:
         newest_us: Newest time. None without rows that have a time.
         from_us: Rows of the second table before this time do not count. None if all count.
         overlap: Splits that may have rows from `from_us` on.
+        is_copy: Whether the files are a copy in the checkpoint, see `copies`.
     """
 
     ranges: tuple[HistoryRange, ...]
     newest_us: int | None = None
     from_us: int | None = None
     overlap: tuple[str, ...] = ()
+    is_copy: bool = False
 
     @property
     def origin(self) -> str:

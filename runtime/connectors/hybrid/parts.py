@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from runtime.connectors.connector import Table
+from runtime.connectors.hybrid.copies import CopySource, check_copy
 from runtime.errors import CatalogError, nearest
 from runtime.options.checks import (
     MONITOR_INTERVAL,
@@ -18,7 +19,8 @@ from runtime.options.checks import (
     option_values,
 )
 from runtime.options.formats import change_format, format_of
-from runtime.refusal import Refused, refuse
+from runtime.refusal import Refusal, Refused, refuse, tried
+from runtime.scan.files import NO_FILES
 from runtime.spec.source import SplitTable
 from runtime.spec.table import Column, TableColumn, TableSpec
 from runtime.spec.text import FileSource, TextSource
@@ -90,25 +92,43 @@ class Parts:
 
     def scans(
         self, spark: SparkSession, columns: Sequence[Column]
-    ) -> tuple[FileSource, FileSource | SplitTable]:
+    ) -> tuple[FileSource | CopySource, FileSource | SplitTable]:
         """Return what tasks read of the first and of the second table.
+
+        Of the first table, these are all columns.
 
         Raises:
             Refused: Tasks cannot read one of them.
         """
         columns = self.with_key(columns)
         with _about(self.first):
-            source = self.first.scan(spark, columns, ())
-            if isinstance(source, SplitTable):
-                refuse("it is not a table of files")
-            if source.others:
-                refuse("only Spark reads some of its files")
-            if isinstance(source, TextSource) and source.partition_columns:
-                refuse("its files of text are partitioned")
+            source = self._first_source(spark, columns)
         with _about(self.then):
             if _has_lines(self.then.spec):
                 return source, self.then_without_monitor.scan(spark, columns, ())
             return source, self.then.stream_scan(spark, columns)
+
+    def _first_source(
+        self, spark: SparkSession, columns: tuple[Column, ...]
+    ) -> FileSource | CopySource:
+        """Return the files of the first table, or its copy if tasks do not read these files."""
+        files = tried(self._first_files, spark)
+        if not isinstance(files, Refusal):
+            return files
+        if files.reason == NO_FILES:
+            refuse(files.reason)
+        check_copy(spark, self.first, columns, files.reason)
+        return CopySource(self.first.spec.connector, files.reason)
+
+    def _first_files(self, spark: SparkSession) -> FileSource:
+        source = self.first.scan(spark, self.columns, ())
+        if isinstance(source, SplitTable):
+            refuse("it is not a table of files")
+        if source.others:
+            refuse("only Spark reads some of its files")
+        if isinstance(source, TextSource) and source.partition_columns:
+            refuse("its files of text are partitioned")
+        return source
 
     @property
     def then_without_monitor(self) -> Table:

@@ -4,6 +4,7 @@ A split of the first table is `["first", LIMIT, SPLIT]`: a split of that table, 
 watermark while its range is read. A split of the second is `["then", SPLIT]`.
 
     listed-files/<number of the table>/history.json    the plan of the first table
+    listed-files/<number of the table>/first-*/        a copy of the first table, see `copies`
     listed-files/<number of the table>/then/           records of the second table, if it has any
 """
 
@@ -17,6 +18,7 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from runtime.connectors.hybrid.copies import CopySource, write_copy
 from runtime.connectors.hybrid.files import HistoryReader
 from runtime.connectors.hybrid.history import HistoryPlan, history_parts, plan_history, read_times
 from runtime.connectors.hybrid.overlap import Overlap, only_counting
@@ -36,7 +38,7 @@ from runtime.spec.source import WATERMARK_SPLIT, SplitReader, SplitSource, Split
 from runtime.spec.table import Column
 
 _PLAN = "history.json"
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -116,10 +118,10 @@ class HybridSplits(SplitSource):
                 history.from_us,
                 history.newest_us,
                 history.overlap,
-                self._history_reader(parts.with_key(()), history.origin),
+                self._history_reader(parts.with_key(()), history.origin, history.is_copy),
             )
         return HybridReader(
-            self._history_reader(columns, history.origin),
+            self._history_reader(columns, history.origin, history.is_copy),
             parts.then_without_monitor.splits(self.spark).reader(wanted, is_stream=True),
             tuple(columns),
             overlap,
@@ -133,7 +135,8 @@ class HybridSplits(SplitSource):
         """
         if directory is None:
             unread = unread_splits(self.spark, self.parts.spec.name)
-            return unread._replace(source=replace(self, history=HistoryPlan(())))
+            # no task reads the table, so any reader will do
+            return unread._replace(source=replace(self, history=HistoryPlan((), is_copy=True)))
         history = self._plan(directory)
         then = self.parts.then_from(history.from_us).splits(self.spark)
         texts = split_texts(self.spark, history.ranges, then.offsets(f"{directory}/then"))
@@ -152,19 +155,22 @@ class HybridSplits(SplitSource):
         names += [name for name in decoded.columns if name.startswith("$")]
         return only_counting(decoded, overlap).select(*(f"`{name}`" for name in names))
 
-    def _history_reader(self, columns: Sequence[Column], origin: str) -> HistoryReader:
+    def _history_reader(
+        self, columns: Sequence[Column], origin: str, is_copy: bool
+    ) -> HistoryReader:
         """Return the reader of the first table.
 
         Args:
             columns: Columns to read.
             origin: Path of one of its files.
+            is_copy: Whether these are of a copy.
 
         Raises:
             Refused: Tasks do not read these text files as Spark does.
         """
         spec, text = self.parts.first.spec, None
         is_lake = spec.connector.lower() != "filesystem"
-        if not is_lake and format_of(option_values(spec)) != "parquet":
+        if not (is_copy or is_lake) and format_of(option_values(spec)) != "parquet":
             text = self.parts.first.splits(self.spark).reader(columns, is_stream=True)
         store = None if is_local_path(origin) else store_of_scan(self.spark, origin)
         return HistoryReader(text, tuple(columns), store)
@@ -178,22 +184,28 @@ class HybridSplits(SplitSource):
             except ValueError as error:
                 raise ExecutionError(f"cannot resume from {path}: {error}") from error
         parts = self.parts
+        n_tasks = self.spark.sparkContext.defaultParallelism
+        task_bytes = max(parts.range_bytes // n_tasks, 1)
+        files.make_directory(directory)
         try:
-            source, _ = parts.scans(self.spark, parts.columns)
+            source, _ = parts.scans(self.spark, (parts.time,))
+            if is_copy := isinstance(source, CopySource):
+                source = write_copy(
+                    self.spark, parts.first, parts.columns, parts.time, directory, task_bytes
+                )
             origin = source.files[0].path if source.files else ""
-            reader = self._history_reader([parts.time], origin)
+            reader = self._history_reader([parts.time], origin, is_copy)
         except Refused as refused:
             raise ExecutionError(f"table `{parts.spec.name}`: {refused}") from refused
-        n_tasks = self.spark.sparkContext.defaultParallelism
         rows = history_parts(
             source,
             parts.time,
-            max(parts.range_bytes // n_tasks, 1),
+            task_bytes,
             partial(read_times, self.spark, reader, parts.time),
             reader.store,
             row_group_selector(self.spark),
         )
         history = plan_history(rows, parts.range_bytes, n_tasks, parts.overlap_us)
-        files.make_directory(directory)
+        history = replace(history, is_copy=is_copy)
         files.write_text(path, to_text(history, _VERSION))
         return history

@@ -17,6 +17,7 @@ from pyiceberg.catalog import load_catalog
 
 import sqlwin
 from tests.observing import wait_until
+from tests.postgres import run
 from tests.runtime.connectors.kafka.broker import Broker, broker
 
 __all__ = ["broker"]
@@ -129,8 +130,16 @@ def write_partitions(path: Path) -> str:
     return f"'connector' = 'filesystem', 'format' = 'parquet', 'path' = '{path}'"
 
 
+def write_records(path: Path) -> str:
+    """Write a history that only Spark reads, because of its options."""
+    path.mkdir()
+    options = pa.csv.WriteOptions(include_header=False)
+    pa.csv.write_csv(rows_between(0, N_FIRST), path / "0.csv", options)
+    return f"'connector' = 'filesystem', 'format' = 'csv', 'multiLine' = 'true', 'path' = '{path}'"
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("write", [write_delta, write_iceberg, write_partitions])
+@pytest.mark.parametrize("write", [write_delta, write_iceberg, write_partitions, write_records])
 def test_a_history_whose_columns_are_not_all_in_its_files(
     fresh_session: sqlwin.Session, tmp_path: Path, write: Callable[[Path], str]
 ) -> None:
@@ -146,6 +155,35 @@ def test_a_history_whose_columns_are_not_all_in_its_files(
     assert sum(n for _, n, _ in expected) == 6 * N_ROWS
     fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
     assert windows(fresh_session, QUERY) == expected
+
+
+@pytest.mark.long
+def test_postgres_and_then_files(
+    fresh_session: sqlwin.Session, tmp_path: Path, database: str
+) -> None:
+    (tmp_path / "then").mkdir()
+    pq.write_table(rows_between(N_FIRST - N_BOTH - 20, N_ROWS), tmp_path / "then" / "0.parquet")
+    insert = "INSERT INTO history SELECT i, timestamp '2026-05-01' + i * interval '1 s', i % 7 "
+    run(
+        database,
+        "CREATE TABLE history (id bigint PRIMARY KEY, ts timestamp, v int)",
+        f"{insert} FROM generate_series(0, {N_FIRST - 1}) i ORDER BY random()",
+    )
+    create(
+        fresh_session,
+        f"'connector' = 'postgres', 'url' = '{database}', 'table-name' = 'history', "
+        "'scan.partition.column' = 'id', 'scan.partition.num' = '2'",
+        f"'connector' = 'filesystem', 'format' = 'parquet', 'path' = '{tmp_path}/then'",
+    )
+    expected = windows(fresh_session, QUERY)
+    assert sum(n for _, n, _ in expected) == 6 * N_ROWS
+    fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
+    text = fresh_session.explain(f"INSERT INTO kept {QUERY}")
+    reason = "copied into the checkpoint at the start: it is not a table of files"
+    assert f"events reads history (postgres; {reason}) in order of time, then live (" in text
+    fresh_session.execute(f"INSERT INTO kept {QUERY}")
+    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    assert windows(fresh_session, "SELECT * FROM kept") == expected
 
 
 # librdkafka's mock does not find messages by their timestamps

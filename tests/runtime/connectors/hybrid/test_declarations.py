@@ -12,12 +12,14 @@ import pytest
 
 import sqlwin
 from runtime.connectors.filesystem.splits import FileSplits
+from runtime.connectors.hybrid.copies import CopySource
+from runtime.connectors.hybrid.parts import Parts
 from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError, SetupError
 from runtime.refusal import Refused
 from runtime.spec.scan import ScanFile, ScanSource
-from runtime.spec.source import SplitTable
-from runtime.spec.table import TableColumn, TableSpec, Watermark
+from runtime.spec.table import Column, TableColumn, TableSpec, Watermark
+from runtime.spec.text import FileSource
 from tests.runtime.connectors.tables import table
 from tests.unstarted import unstarted_spark
 
@@ -45,6 +47,10 @@ def hybrid(first: TableSpec = FILES, then: TableSpec = TOPIC, **changes: str | N
         watermark=WATERMARK,
         parts=(replace(first, name="history"), replace(then, name="live")),
     )
+
+
+def parts_of(spec: TableSpec) -> Parts:
+    return open_table(spec).both  # type: ignore[attr-defined]
 
 
 def with_columns(spec: TableSpec, columns: str) -> TableSpec:
@@ -120,39 +126,45 @@ def test_a_wrong_declaration_is_refused(name: str) -> None:
     assert message in caught.value.message
 
 
-def test_tasks_read_only_files_first() -> None:
-    rows = table("datagen", COLUMNS, number_of_rows="5")
-    parts = open_table(hybrid(rows)).both  # type: ignore[attr-defined]
+def first_of(parts: Parts, *columns: Column) -> FileSource | CopySource:
+    """Return what tasks read of the first table. `parts` reads all columns by default."""
+    return parts.scans(unstarted_spark(), columns or parts.columns)[0]
+
+
+def test_a_first_table_without_snapshots_is_refused() -> None:
+    parts = parts_of(hybrid(table("datagen", COLUMNS, number_of_rows="5")))
     with pytest.raises(Refused, match="history: Spark reads tables of connector 'datagen'"):
-        parts.scans(unstarted_spark(), parts.columns)
-    split = SimpleNamespace(spec=FILES, scan=lambda *_: SplitTable(FILES, "t", ()))
-    with pytest.raises(Refused, match="t: it is not a table of files"):
-        replace(parts, first=split).scans(unstarted_spark(), parts.columns)
+        first_of(parts)
 
 
-def test_tasks_read_no_files_that_only_spark_reads() -> None:
-    source = ScanSource("/files", (), (), others=(ScanFile("/files/0.orc"),))
-    first = SimpleNamespace(spec=FILES, scan=lambda *_: source)
-    parts = replace(open_table(hybrid()).both, first=first)  # type: ignore[attr-defined]
-    with pytest.raises(Refused, match="t: only Spark reads some of its files"):
-        parts.scans(unstarted_spark(), parts.columns)
-
-
-def test_tasks_read_no_partitioned_text(tmp_path) -> None:
+def test_a_first_table_that_tasks_do_not_read_as_files_is_copied(tmp_path) -> None:
+    url = {"url": "postgresql:///d", "table_name": "t"}
+    parts = parts_of(hybrid(table("postgres", COLUMNS, **url)))
+    assert first_of(parts) == CopySource("postgres", "it is not a table of files")
+    others = ScanSource("/files", (), (), others=(ScanFile("/files/0.orc"),))
+    first = SimpleNamespace(spec=FILES, scan=lambda *_: others, has_snapshots=True)
+    parts = replace(parts_of(hybrid()), first=first)
+    assert first_of(parts) == CopySource("filesystem", "only Spark reads some of its files")
     (tmp_path / "v=a").mkdir()
     (tmp_path / "v=a" / "0.csv").write_text("1,2026-01-01 00:00:00\n")
     options = (("path", str(tmp_path)), ("format", "csv"))
-    files = replace(FILES, options=options, partitioned_by=("v",))
-    parts = open_table(hybrid(files)).both  # type: ignore[attr-defined]
-    with pytest.raises(Refused, match="history: its files of text are partitioned"):
-        parts.scans(unstarted_spark(), parts.columns)
+    partitioned = replace(FILES, options=options, partitioned_by=("v",))
+    source = first_of(parts_of(hybrid(partitioned)))
+    assert source == CopySource("filesystem", "its files of text are partitioned")
+
+
+def test_tasks_read_flat_columns_of_a_copy() -> None:
+    parts = parts_of(hybrid(table("postgres", COLUMNS)))
+    for column in (Column("tags", "array<int>"), Column("a.b", "int")):
+        with pytest.raises(Refused, match=f"it is not a table of files, and column {column.name}"):
+            first_of(parts, column)
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "csv"])
 def test_a_history_without_files_is_named(file_format: str, tmp_path) -> None:
     files = replace(FILES, options=(("path", str(tmp_path)), ("format", file_format)))
-    parts = open_table(hybrid(files)).both  # type: ignore[attr-defined]
-    with pytest.raises(Refused, match=r"history: (there are|the table has) no files"):
+    parts = parts_of(hybrid(files))
+    with pytest.raises(Refused, match="history: there are no files"):
         parts.scans(unstarted_spark(), parts.columns)
 
 
@@ -173,7 +185,7 @@ def test_right_declarations() -> None:
 def test_the_topic_starts_at_the_overlap_unless_it_says_where() -> None:
     def start_ms(type_: str, at_us: int) -> str:
         columns = table("filesystem", COLUMNS.replace("TIMESTAMP_NTZ", type_)).columns
-        parts = open_table(replace(hybrid(), columns=columns)).both  # type: ignore[attr-defined]
+        parts = parts_of(replace(hybrid(), columns=columns))
         options = parts.then_from(at_us).spec.option_map
         assert options["scan.startup.mode"] == "timestamp"
         return options["scan.startup.timestamp-millis"]
@@ -182,10 +194,10 @@ def test_the_topic_starts_at_the_overlap_unless_it_says_where() -> None:
     # a wall clock may be 14 hours ahead of UTC
     assert start_ms("TIMESTAMP_NTZ", 14 * 3_600_000_000 + 7_000) == "7"
     assert start_ms("TIMESTAMP_NTZ", 5_999_999) == "0"
-    parts = open_table(hybrid()).both  # type: ignore[attr-defined]
+    parts = parts_of(hybrid())
     assert parts.then_from(None) is parts.then
     started = replace(TOPIC, options=(*TOPIC.options, ("scan.startup.mode", "latest-offset")))
-    parts = open_table(hybrid(then=started)).both  # type: ignore[attr-defined]
+    parts = parts_of(hybrid(then=started))
     assert parts.then_from(5_999_999) is parts.then
 
 
@@ -240,7 +252,7 @@ def test_lines_that_arrive_continue_a_table(tmp_path) -> None:
     options = (("path", str(tmp_path)), ("format", "csv"))
     files = replace(FILES, options=options)
     arriving = replace(FILES, options=(*options, ("source.monitor-interval", "1 s")))
-    parts = open_table(hybrid(files, arriving)).both  # type: ignore[attr-defined]
+    parts = parts_of(hybrid(files, arriving))
     assert parts.then.is_unbounded
     _, then = parts.scans(unstarted_spark(), parts.columns)
     assert [file.path for file in then.files] == [str(tmp_path / "0.csv")]
