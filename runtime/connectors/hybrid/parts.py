@@ -142,16 +142,20 @@ class Parts:
     def then_from(self, at_us: int | None) -> Table:
         """Return the second table, read from a time on unless its options say where to start.
 
+        Without a time, the first table has no row with one, so the topic is read from its start.
         Messages have instants. A TIMESTAMP may be on the clock of any time zone, so the topic is
         read from the first instant at which one has this time; the overlap drops older rows.
         """
         spec = self.then.spec
         if (
-            at_us is None
+            self.overlap_us is None
             or spec.connector.lower() != "kafka"
             or "scan.startup.mode" in option_values(spec)
         ):
             return self.then
+        if at_us is None:
+            earliest = ("scan.startup.mode", "earliest-offset")
+            return replace(self.then, spec=replace(spec, options=(*spec.options, earliest)))
         if self.time.type == "timestamp_ntz":
             at_us -= _MAX_ZONE_US
         start = {
