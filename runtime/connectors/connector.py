@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self
@@ -146,6 +146,12 @@ class Table:
         own = (option for option in self.spec.options if option[0].lower() not in shared)
         return replace(self, spec=replace(self.spec, options=tuple(own)))
 
+    def with_options(self, options: Mapping[str, str], without: Sequence[str] = ()) -> Self:
+        """Return the table with more options, instead of those of the same and of other names."""
+        replaced = {*options, *without}
+        others = (option for option in self.spec.options if option[0].lower() not in replaced)
+        return replace(self, spec=replace(self.spec, options=(*others, *options.items())))
+
     def reload(self) -> Reload | None:
         """Return when a table that is joined to a stream is read again; None: in each micro-batch.
 
@@ -235,6 +241,25 @@ class Table:
         """Return the table such that all tasks of a read within the block see the same state."""
         assert self.has_snapshots, f"tables of '{self.spec.connector}' have no snapshots"
         return nullcontext(self)
+
+    def at_version(self, spark: SparkSession) -> tuple[Self, str]:
+        """Return the table at the version that a read sees now, and the text stored with it.
+
+        The text is empty if the writer of the version stored none.
+
+        Raises:
+            ExecutionError: The table or the version does not exist, or cannot be read.
+        """
+        raise AssertionError(f"tables of '{self.spec.connector}' have no versions")
+
+    def from_offsets(self, spark: SparkSession, offsets: Mapping[int, int]) -> Self:
+        """Return the table, read from given offsets by partition on.
+
+        Raises:
+            ValueError: A partition has no offset.
+            ExecutionError: An offset does not exist, or the source does not answer.
+        """
+        raise AssertionError(f"tables of '{self.spec.connector}' have no offsets")
 
     def rows_of_parts(self, rows: Sequence[pa.Table]) -> pa.Table:
         """Return the rows of a table that reads others, from given rows of each of `parts`."""

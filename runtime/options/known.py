@@ -285,10 +285,12 @@ _MAX_OVERLAP_US = 36_500 * 86_400_000_000
 
 
 def _overlap(value: str) -> str | None:
-    """Check a duration of at most a hundred years, or `allow`."""
+    """Check a duration of at most a hundred years, or the names of other rules."""
     us = duration_us(value)
-    is_valid = value.lower() == "allow" or (us is not None and us <= _MAX_OVERLAP_US)
-    return None if is_valid else "a duration such as '10 min', at most 36500 d, or allow"
+    is_name = value.lower() in ("allow", "stored-offsets")
+    if is_name or (us is not None and us <= _MAX_OVERLAP_US):
+        return None
+    return "a duration such as '10 min', at most 36500 d, allow or stored-offsets"
 
 
 HYBRID: Options = {
@@ -296,7 +298,8 @@ HYBRID: Options = {
     "then": Option("table that is read from the end of the first on", required=True),
     "overlap": Option(
         "how long before the newest row of the first the second begins, without the rows that the "
-        "first has too; allow: the second begins where its options say, with all rows",
+        "first has too; allow: the second begins where its options say, with all rows; "
+        "stored-offsets: at the offsets of the topic stored with the version of Delta",
         _overlap,
         required=True,
     ),

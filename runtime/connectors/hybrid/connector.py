@@ -101,6 +101,8 @@ class HybridTable(Table):
             for part, source in zip((self.both.first, self.both.then), sources, strict=True)
         )
         path = f"{first} in order of time, then {then}"
+        if self.both.has_stored_offsets:
+            path += ", from the offsets stored with the version of the first"
         return SplitTable(self.spec, path, tuple(columns), is_exclusive=True)
 
     def splits(self, spark: SparkSession) -> HybridSplits:

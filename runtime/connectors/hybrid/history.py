@@ -72,6 +72,7 @@ class HistoryPlan:
         newest_us: Newest time. None without rows that have a time.
         from_us: Rows of the second table before this time do not count. None if all count.
         overlap: Splits that may have rows from `from_us` on.
+        then_options: Further options of the second table, at whose offsets it starts.
         is_copy: Whether the files are a copy in the checkpoint, see `copies`.
     """
 
@@ -80,6 +81,7 @@ class HistoryPlan:
     from_us: int | None = None
     overlap: tuple[str, ...] = ()
     is_copy: bool = False
+    then_options: tuple[tuple[str, str], ...] = ()
 
     @property
     def origin(self) -> str:

@@ -161,7 +161,12 @@ def rows_in_order(parts: Parts, first: pa.Table, then: pa.Table) -> pa.Table:
 
 
 def rows_of_both(spark: SparkSession, parts: Parts) -> DataFrame:
-    """Return the rows of a batch: all of the first table, and rows of the second that count."""
+    """Return the rows of a batch: all of the first table, and rows of the second that count.
+
+    Raises:
+        ExecutionError: The first table has no offsets at which the second starts.
+    """
+    parts = parts.at_stored_offsets(spark)
     names = [quote_name(column.name) for column in parts.columns]
     first = parts.first.rows(spark).select(*names)
     then = parts.then.rows(spark).select(*names)

@@ -10,6 +10,11 @@ from pyspark.sql import SparkSession
 
 from runtime.connectors.connector import Table
 from runtime.connectors.hybrid.copies import CopySource, check_copy
+from runtime.connectors.hybrid.stored_offsets import (
+    STORED_OFFSETS,
+    at_stored_offsets,
+    check_tables,
+)
 from runtime.errors import CatalogError, nearest
 from runtime.options.checks import (
     MONITOR_INTERVAL,
@@ -67,7 +72,23 @@ class Parts:
     def overlap_us(self) -> int | None:
         """Time before the newest row of the first from which the second counts. None: always."""
         text = option_values(self.spec)["overlap"]
-        return None if text.lower() == ALLOW else duration_us(text)
+        return None if text.lower() in (ALLOW, STORED_OFFSETS) else duration_us(text)
+
+    @property
+    def has_stored_offsets(self) -> bool:
+        """Whether the second table starts at the offsets stored with the version of the first."""
+        return option_values(self.spec)["overlap"].lower() == STORED_OFFSETS
+
+    def at_stored_offsets(self, spark: SparkSession) -> Parts:
+        """Return the parts at one version of the first table, if its offsets start the second.
+
+        Raises:
+            ExecutionError: The version has no offsets, or cannot be read.
+        """
+        if not self.has_stored_offsets:
+            return self
+        first, then = at_stored_offsets(spark, self.first, self.then)
+        return replace(self, first=first, then=then)
 
     @property
     def key(self) -> tuple[Column, ...]:
@@ -211,6 +232,9 @@ def check_parts(parts: Parts) -> None:
         if part.spec.columns:
             _check_same_columns(spec, option, part.spec)
     _check_time(spec)
+    if parts.has_stored_offsets:
+        check_tables(spec, first.spec, then.spec)
+        return
     if parts.overlap_us is None:
         if then.spec.connector.lower() == "kafka" and not _has_start(then.spec):
             raise bad_option(

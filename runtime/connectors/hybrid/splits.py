@@ -138,8 +138,9 @@ class HybridSplits(SplitSource):
             # no task reads the table, so any reader will do
             return unread._replace(source=replace(self, history=HistoryPlan((), is_copy=True)))
         history = self._plan(directory)
-        then = self.parts.then_from(history.from_us).splits(self.spark)
-        texts = split_texts(self.spark, history.ranges, then.offsets(f"{directory}/then"))
+        then = self.parts.then_from(history.from_us).with_options(dict(history.then_options))
+        offsets = then.splits(self.spark).offsets(f"{directory}/then")
+        texts = split_texts(self.spark, history.ranges, offsets)
         return SplitStream(texts, source=replace(self, history=history))
 
     def with_decoded(self, rows: DataFrame, column: str, columns: Sequence[Column]) -> DataFrame:
@@ -188,6 +189,7 @@ class HybridSplits(SplitSource):
         task_bytes = max(parts.range_bytes // n_tasks, 1)
         files.make_directory(directory)
         try:
+            parts = parts.at_stored_offsets(self.spark)
             source, _ = parts.scans(self.spark, (parts.time,))
             if is_copy := isinstance(source, CopySource):
                 source = write_copy(
@@ -206,6 +208,8 @@ class HybridSplits(SplitSource):
             row_group_selector(self.spark),
         )
         history = plan_history(rows, parts.range_bytes, n_tasks, parts.overlap_us)
-        history = replace(history, is_copy=is_copy)
+        own = self.parts.then.spec.options
+        further = tuple(option for option in parts.then.spec.options if option not in own)
+        history = replace(history, is_copy=is_copy, then_options=further)
         files.write_text(path, to_text(history, _VERSION))
         return history

@@ -6,8 +6,9 @@ Options: `options.known.KAFKA`, and options of Spark's Kafka source: `table.SPAR
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Self
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -65,10 +66,11 @@ _CHECKS = {
     "minPartitions": integer(1),
     "failOnDataLoss": switch().check,
 }
+_START, _START_OFFSETS = "scan.startup.mode", "scan.startup.specific-offsets"
 # Options that another option requires for one of its values
 _NEEDED = {
-    "scan.startup.specific-offsets": ("scan.startup.mode", "specific-offsets"),
-    "scan.startup.timestamp-millis": ("scan.startup.mode", "timestamp"),
+    _START_OFFSETS: (_START, "specific-offsets"),
+    "scan.startup.timestamp-millis": (_START, "timestamp"),
     "scan.bounded.timestamp-millis": ("scan.bounded.mode", "timestamp"),
 }
 
@@ -88,13 +90,13 @@ def _check_start(spec: TableSpec, values: dict[str, str]) -> None:
     for option, (name, mode) in _NEEDED.items():
         if values.get(name, "").lower() == mode and option not in values:
             raise bad_option(spec, f"'{name}' = '{mode}' requires '{option}'")
-    if (offsets := values.get("scan.startup.specific-offsets")) is not None:
+    if (offsets := values.get(_START_OFFSETS)) is not None:
         parts = [p.strip() for p in offsets.split(";") if p.strip()]
         if not parts or not all(OFFSET.fullmatch(p) for p in parts):
             hint = "it must look like 'partition:0,offset:42;partition:1,offset:300'"
-            raise wrong_value(spec, "scan.startup.specific-offsets", offsets, hint)
+            raise wrong_value(spec, _START_OFFSETS, offsets, hint)
         if "topic" not in values or ";" in values["topic"]:
-            raise bad_option(spec, "'scan.startup.specific-offsets' requires a single 'topic'")
+            raise bad_option(spec, f"'{_START_OFFSETS}' requires a single 'topic'")
 
 
 def _rows(spark: SparkSession, spec: TableSpec, *, is_stream: bool) -> DataFrame:
@@ -269,6 +271,21 @@ class KafkaTable(Table):
     def stream_scan(self, spark: SparkSession, columns: Sequence[Field]) -> SplitTable:
         """Return the scan of messages as they arrive, the same as in a batch."""
         return scan(spark, self.spec, columns)
+
+    def from_offsets(self, spark: SparkSession, offsets: Mapping[int, int]) -> Self:
+        """Return the table, read from given offsets of its only topic on."""
+        pairs = (f"partition:{partition},offset:{offset}" for partition, offset in offsets.items())
+        specific = {_START: "specific-offsets", _START_OFFSETS: ";".join(pairs)}
+        table = self.with_options(specific)
+        start = table.splits(spark).offsets("")
+        try:
+            (partitions,) = start.start()["to"].values()
+        finally:
+            start.stop()
+        # others would be read from their first message
+        if missing := sorted(set(map(int, partitions)) - offsets.keys()):
+            raise ValueError(f"partition {missing[0]} is missing")
+        return table
 
     def splits(self, spark: SparkSession) -> KafkaSplits:
         """Return the ranges of messages."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Self
 
 from pyspark.sql import DataFrame, SparkSession
 
 from runtime.connectors.columns import pick
 from runtime.connectors.connector import Table, about_table
 from runtime.connectors.declarations import check_columns
-from runtime.connectors.lake.delta.snapshot import load_delta
+from runtime.connectors.lake.delta.snapshot import load_delta, version_and_text
 from runtime.connectors.lake.delta.stream import stream_delta
 from runtime.connectors.lake.delta.write import write_delta
 from runtime.connectors.lake.iceberg.snapshot import load_iceberg
@@ -250,6 +251,14 @@ class DeltaTable(_Lake):
         """Load a version. See `_Lake.load`."""
         names = {name for expression in filters or () for name in columns_of(expression)}
         return load_delta(spark, self.spec, names, with_deleted=filters is None)
+
+    def at_version(self, spark: SparkSession) -> tuple[Self, str]:
+        """Return the table at its version, and the `userMetadata` of that commit."""
+        try:
+            version, text = version_and_text(spark, self.spec)
+        except UnreadableError as error:
+            raise unreadable(self.spec, error) from error
+        return self.with_options({"version": str(version)}, without=("timestamp",)), text
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """Return the rows of a version and of the later ones."""

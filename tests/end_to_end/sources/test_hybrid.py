@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
+from deltalake import CommitProperties, write_deltalake
 from pyiceberg.catalog import load_catalog
 
 import sqlwin
@@ -56,7 +56,7 @@ def create(session: sqlwin.Session, first: str, then: str) -> None:
 
 
 def windows(session: sqlwin.Session, query: str) -> list[tuple]:
-    (result,) = session.execute(f"{query} ORDER BY 1")
+    *_, result = session.execute(f"{query} ORDER BY 1")
     return [tuple(row) for row in result.rows or ()]
 
 
@@ -184,6 +184,40 @@ def test_postgres_and_then_files(
     fresh_session.execute(f"INSERT INTO kept {QUERY}")
     fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
     assert windows(fresh_session, "SELECT * FROM kept") == expected
+
+
+@pytest.mark.parametrize("broker", ["mock"], indirect=True)
+@pytest.mark.long
+def test_a_topic_goes_on_at_the_offsets_of_a_version(
+    fresh_session: sqlwin.Session, broker: Broker, tmp_path: Path
+) -> None:
+    for row in rows_between(0, N_ROWS).to_pylist():
+        message = json.dumps(row | {"ts": str(row["ts"])}).encode()
+        broker.send("stored", [message], row["id"] % 2)
+    for start, stop in ((0, 100), (100, N_FIRST), (N_FIRST, 500)):
+        # topics of the mock have four partitions
+        offsets = json.dumps({"stored": {"0": stop // 2, "1": stop // 2, "2": 0, "3": 0}})
+        properties = CommitProperties(custom_metadata={"userMetadata": offsets})
+        rows = rows_between(start, stop)
+        write_deltalake(tmp_path, rows, mode="append", commit_properties=properties)
+    create(
+        fresh_session,
+        f"'connector' = 'delta', 'path' = '{tmp_path}', 'version' = '1'",
+        "'connector' = 'kafka', 'topic' = 'stored', 'format' = 'json', "
+        f"'properties.bootstrap.servers' = '{broker.address}'",
+    )
+    fresh_session.execute("ALTER TABLE events SET ('overlap' = 'stored-offsets')")
+    expected = windows(fresh_session, f"SET 'execution.runtime-mode' = 'batch'; {QUERY}")
+    assert sum(n for _, n, _ in expected) == 6 * N_ROWS
+    fresh_session.execute(f"""
+        SET 'execution.runtime-mode' = 'automatic';
+        SET 'sqlwin.watermark.per-split' = 'false';
+        INSERT INTO kept {QUERY}""")
+    text = fresh_session.explain(f"INSERT INTO kept {QUERY}")
+    assert "from the offsets stored with the version of the first" in text
+    closed = [row for row in expected if row[0] <= START + dt.timedelta(seconds=N_ROWS - 6)]
+    wait_until(lambda: len(windows(fresh_session, "SELECT * FROM kept")) >= len(closed))
+    assert windows(fresh_session, "SELECT * FROM kept") == closed
 
 
 # librdkafka's mock does not find messages by their timestamps

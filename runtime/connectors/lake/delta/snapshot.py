@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,23 @@ def load_delta(
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     table = open_delta(spec, place, zone)
     return delta_table(spec, table, place, zone, ranges_of, with_deleted=with_deleted)
+
+
+def version_and_text(spark: SparkSession, spec: TableSpec) -> tuple[int, str]:
+    """Return the version chosen by the options of a table, and the `userMetadata` of its commit.
+
+    The text is empty if the commit has none, or is no longer in the log. Raises as `load_delta`.
+    """
+    place = place_of_path(spark, option_values(spec)["path"])
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    version = open_delta(spec, place, zone).version()
+    # DeltaTable.history() of an older version numbers the newest commits as if they were its own
+    log = f"{place.path}/_delta_log/{version:020}.json"
+    if not place.files.exists(log):
+        return version, ""
+    actions = map(json.loads, place.files.read_text(log).splitlines())
+    infos = [action["commitInfo"] for action in actions if "commitInfo" in action]
+    return version, next((info.get("userMetadata") or "" for info in infos), "")
 
 
 def delta_path(spark: SparkSession, spec: TableSpec) -> str:

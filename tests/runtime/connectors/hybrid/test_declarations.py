@@ -57,6 +57,12 @@ def with_columns(spec: TableSpec, columns: str) -> TableSpec:
     return replace(spec, columns=table("filesystem", columns).columns)
 
 
+def with_options(spec: TableSpec, **options: str) -> TableSpec:
+    return replace(spec, options=tuple({**spec.option_map, **options}.items()))
+
+
+DELTA = table("delta", COLUMNS, path="/delta")
+STORED = {"overlap": "stored-offsets", "overlap__key": None}
 MONITORED = replace(FILES, options=(*FILES.options, ("source.monitor-interval", "1 s")))
 WRONG = {
     "no overlap": (hybrid(overlap=None), "option 'overlap' is missing"),
@@ -83,6 +89,22 @@ WRONG = {
     "no key": (hybrid(overlap__key=None), "'overlap' needs a key to drop the rows that both"),
     "an unknown key": (hybrid(overlap__key="id;k"), "the key of the overlap names column `k`"),
     "no start": (hybrid(overlap="allow"), "'overlap' = 'allow' does not say where `live` starts"),
+    "offsets of files": (
+        hybrid(**STORED),
+        "'overlap' = 'stored-offsets' needs a table of Delta as 'first', not `history`",
+    ),
+    "offsets of many topics": (
+        hybrid(DELTA, with_options(TOPIC, topic="t;u"), **STORED),
+        "'overlap' = 'stored-offsets' needs a single topic of Kafka as 'then', not `live`",
+    ),
+    "offsets for files": (
+        hybrid(DELTA, FILES, **STORED),
+        "'overlap' = 'stored-offsets' needs a single topic of Kafka as 'then', not `live`",
+    ),
+    "offsets and a start": (
+        hybrid(DELTA, with_options(TOPIC, **{"scan.startup.mode": "latest-offset"}), **STORED),
+        "'overlap' = 'stored-offsets' needs no 'scan.startup.mode' of `live`",
+    ),
     "an unbounded first": (hybrid(MONITORED), "`history` cannot be 'first': it is unbounded"),
     "a topic first": (hybrid(TOPIC), "`history` cannot be 'first': it is unbounded"),
     "another connector": (
@@ -178,6 +200,7 @@ def test_right_declarations() -> None:
     open_table(replace(hybrid(overlap__key=None), primary_key=("ID",))).check()
     started = replace(TOPIC, options=(*TOPIC.options, ("scan.startup.mode", "earliest-offset")))
     open_table(hybrid(then=started, overlap="allow", overlap__key=None)).check()
+    open_table(hybrid(DELTA, **STORED)).check()
     assert open_table(hybrid()).is_unbounded
     assert not open_table(hybrid(then=FILES)).is_unbounded
 
