@@ -334,7 +334,8 @@ class _StreamLowering(WholeWindowsLowering):
         store = choose_slice_store(
             aggregation.window, has_allowed_lateness=self.has_allowed_lateness
         )
-        numbers_updates = self.numbers_updates and emission is EmissionMode.AGAIN
+        numbers_updates = self.numbers_updates and not self._reads_changes
+        numbers_updates &= emission is EmissionMode.AGAIN
         common = (step, aggregation, number, self.label(node), store, emission, numbers_updates)
         windows = StreamWindowStep(*common)
         if isinstance(node, StreamGapFill):

@@ -14,6 +14,10 @@ from tests.runtime.simulator.test_first_rows import rows_in_time
 from tests.runtime.simulator.test_histories import EARLY
 
 _COUNTED = "SELECT k, COUNT(*) AS n, SUM(v) AS s FROM t GROUP BY k"
+_WINDOWS = (
+    "SELECT k, window_end, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), "
+    "INTERVAL '5' SECONDS)) GROUP BY k, window_start, window_end"
+)
 # Queries whose first columns identify a row, their number, and the settings
 QUERIES = {
     "having": (f"{_COUNTED} HAVING COUNT(*) % 2 = 1", 1, ()),
@@ -26,12 +30,8 @@ QUERIES = {
         (),
     ),
     "groups of groups": (f"SELECT n, COUNT(*) AS c FROM ({_COUNTED}) GROUP BY n HAVING COUNT(*) = 1", 1, ()),
-    "early windows": (
-        "SELECT k, window_end, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), "
-        "INTERVAL '5' SECONDS)) GROUP BY k, window_start, window_end HAVING COUNT(*) % 2 = 1",
-        2,
-        EARLY,
-    ),
+    "early windows": (f"{_WINDOWS} HAVING COUNT(*) % 2 = 1", 2, EARLY),
+    "groups of early windows": (f"SELECT n, COUNT(*) AS c FROM ({_WINDOWS}) GROUP BY n", 1, EARLY),
 }  # fmt: skip
 
 
