@@ -27,8 +27,8 @@ from runtime.windows.times import FIRST_TIME, LAST_TIME
 # Class of a merge of partials, perhaps with values for its own attributes
 MakeWindows = Callable[..., GlobalWindowAggregate]
 
-# Key of the local stage: the time of a row that may be deleted from a session
-_AT = "$at"
+# Keys of the local stage: the time, and the gap, of a row that may be deleted from a session
+_AT, _GAP = "$at", "$row_gap"
 
 
 def two_phases(
@@ -58,6 +58,8 @@ def two_phases(
     if is_of_changes:
         # the times of a session's rows say how it splits when a row is deleted
         local_keys += (NamedExpr(_AT, column(node.time_column)),)
+        if node.window.row_length is not None:
+            local_keys += (NamedExpr(_GAP, column(node.window.row_length)),)
     key_columns = tuple(
         replace(c, type="bigint") if c.name in intervals else c
         for c in node.schema
@@ -68,6 +70,9 @@ def two_phases(
     if not node.window.has_slices:
         if is_of_changes:
             carried = (*key_columns, Column(_AT, node.time_type, False), *carried[len(keys) :])
+            if node.window.row_length is not None:
+                gap = Column(_GAP, "bigint", False)
+                carried = (*carried[: len(keys) + 1], gap, *carried[len(keys) + 1 :])
         # Sessions span all rows of a partition, regardless of other keys.
         exchange_keys = node.window.partition
         carried += (Column(FIRST_TIME, "bigint", False), Column(LAST_TIME, "bigint", False))

@@ -487,8 +487,12 @@ class _Binder(ViewBinding):
             check_function(function, window, self.sql)
         source = self._data(function, scope)
         signed = signed_rows(source, windows_change=self.windows_change(source))
+        rows = source if signed is None else signed
+        length = window.row_length
+        if length is not None:
+            rows = with_row_length(function, length, rows, self)
         if signed is not None:
-            return in_windows_of_changes(function, window, signed, self.sql, strict=self.strict)
-        if window.row_length is not None:
-            source = with_row_length(function, window.row_length, source, self)
-        return window_node(function, window, source, self.sql, takes_date=not self.strict)
+            return in_windows_of_changes(function, window, rows, self.sql, strict=self.strict)
+        hidden = () if length is None else (length,)
+        takes_date = not self.strict
+        return window_node(function, window, rows, self.sql, takes_date=takes_date, hidden=hidden)

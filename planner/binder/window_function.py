@@ -136,7 +136,7 @@ def window_node(
     sql: str,
     *,
     takes_date: bool,
-    hidden: str | None = None,
+    hidden: tuple[str, ...] = (),
 ) -> tuple[WindowTableFunction, str | None]:
     """Return the node of a window function, and the name of its time column if that is a DATE.
 
@@ -148,7 +148,7 @@ def window_node(
         source: Data of the call.
         sql: Text of the statement, for error positions.
         takes_date: Whether the time column may be a DATE.
-        hidden: Name of a last column that users do not see. None: the window's own, if it has one.
+        hidden: Names of the last columns, which users do not see.
 
     Raises:
         AnalysisError: A column does not exist, has the wrong type, or has a window column's name.
@@ -166,7 +166,6 @@ def window_node(
         columns = WindowColumns(*WINDOW_COLUMNS)
     if function.alias_column_names:
         old = [c.name for c in source.schema]
-        hidden = hidden or window.row_length
         source, columns, time = apply_column_names(function, source, time, hidden, sql)
         partition = tuple(source.schema[old.index(name)].name for name in partition)
     window = window.with_partition(partition)
@@ -321,20 +320,20 @@ def refuse_window_columns(
 
 
 def apply_column_names(
-    function: WindowFunctionCall, source: Node, time: Column, hidden: str | None, sql: str
+    function: WindowFunctionCall, source: Node, time: Column, hidden: tuple[str, ...], sql: str
 ) -> tuple[Node, WindowColumns, Column]:
     """Apply the column names of `AS t(a, b, ..., ws, we, wt)` to the data and window columns.
 
-    A hidden column, the last one of the data, keeps its name.
+    Hidden columns, the last ones of the data, keep their names.
     """
     alias = function.args["alias"]
     names = [c.name for c in alias.columns]
-    n_columns = sum(c.name != hidden for c in source.schema) + 3
+    n_columns = sum(c.name not in hidden for c in source.schema) + 3
     if len(names) != n_columns:
         message = f"{function.kind} produces {n_columns} columns, but the alias names {len(names)}"
         hint = "the columns of the data come first, then window_start, window_end, window_time"
         raise error_at(sql, message, alias, hint=hint)
-    of_data = names[:-3] if hidden is None else [*names[:-3], hidden]
+    of_data = [*names[:-3], *hidden]
     renamed = tuple(replace(c, name=name) for c, name in zip(source.schema, of_data, strict=True))
     old_names = [c.name for c in source.schema]
     time = renamed[old_names.index(time.name)]

@@ -180,8 +180,12 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
     is_updated = step.emission is not EmissionMode.ONCE
     results = ", and its emitted results" if is_updated else ""
     state = local.window.state_text(results)
-    if not local.window.has_slices and step.aggregation.remaining is not None:
-        state = "one partial per key and time in open sessions, because a deletion may split them"
+    may_split = not local.window.has_slices and step.aggregation.remaining is not None
+    if may_split:
+        state = (
+            "one partial per key and time in open sessions, because a deletion may split "
+            f"them{results}"
+        )
     yield f"  state: {state}: {_state_columns(local)}"
     yield from _counted(local)
     if local.window.has_slices:
@@ -198,8 +202,9 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str, firing: Firing)
         return
     yield f"  a window is emitted when {followed} reaches its end; {late}"
     if is_updated and not local.window.has_slices:
+        changes = "grown, merged or split" if may_split else "grown or merged"
         yield (
-            "  emitted again: a session that has grown or merged is -D, and +I with its new "
+            f"  emitted again: a session that has {changes} is -D, and +I with its new "
             "bounds; one with other values is -U and +U"
         )
 
@@ -309,6 +314,8 @@ def _key_groups(local: StreamLocalStep, key_groups: int) -> str:
         return "  key groups: 1, because all rows of a window are ranked together"
     first, by = local.mode.first, local.mode.by
     of_rows = local.keys if first is None else first.by
+    if not local.window.has_slices:
+        of_rows = local.window.partition
     keys = local.mode.whole_by or (of_rows if by is None else by)
     if not keys:
         return "  key groups: 1, because the query has no keys"

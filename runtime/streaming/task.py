@@ -29,7 +29,10 @@ from runtime.local.streaming.messages import (
 from runtime.spec.stream import FINAL_US
 from runtime.streaming.operators.base import MicroBatch, Output
 from runtime.streaming.operators.buckets import MemoryBound, process
-from runtime.streaming.operators.changed_sessions import ChangedSessionOperator
+from runtime.streaming.operators.changed_sessions import (
+    ChangedSessionOperator,
+    UpdatedChangedSessionOperator,
+)
 from runtime.streaming.operators.fill import FillOperator, FillSpec
 from runtime.streaming.operators.general import GeneralGroup, GeneralSpec
 from runtime.streaming.operators.ranks import RankOperator, RankSpec
@@ -148,9 +151,10 @@ class KeyGroupTask:
         place = Place(spec.common.by or (), len(numbers), numbers.index(group))
         bound = MemoryBound(place, self._spec.bucket_bytes)
         if isinstance(spec, SessionSpec):
-            kind = SessionOperator if spec.updates is None else UpdatedSessionOperator
+            kinds = [SessionOperator, UpdatedSessionOperator]
             if spec.aggregation.remaining is not None:
-                kind = ChangedSessionOperator
+                kinds = [ChangedSessionOperator, UpdatedChangedSessionOperator]
+            kind = kinds[spec.updates is not None]
             return process(store, partial(kind, spec), batch, bound)
         if isinstance(spec, FillSpec):
             return process(store, partial(FillOperator, spec), batch, bound)

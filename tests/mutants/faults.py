@@ -359,8 +359,8 @@ FAULTS = [
     Fault(
         "state of groups without rows is kept",
         "runtime.streaming.state.columns",
-        "if not self.drops_zeros:",
-        "if self.names:",
+        "self.without_zeros(merged) if self.drops_zeros else merged",
+        "merged",
         "groups",
     ),
     Fault(

@@ -22,7 +22,7 @@ def in_windows_of_changes(
     Args:
         function: The call.
         window: Window of the call's arguments.
-        signed: Data of the call, as changes.
+        signed: Data of the call, as changes. The window's `row_length` follows their mark.
         sql: Text of the statement, for error positions.
         strict: Whether to reject SQL that Flink rejects.
 
@@ -31,19 +31,17 @@ def in_windows_of_changes(
         StreamRefusal: These windows cannot be computed from changes.
     """
     table = _table_of(signed)
-    reason = None
-    if window.row_length is not None:
-        reason = "the rows of a session have gaps of their own"
-    elif window.emit_only_on_update:
-        reason = "EMITONLYONUPDATE emits windows by rows that may be deleted"
-    if reason is not None:
+    if window.emit_only_on_update:
         raise StreamRefusal(
-            f"{function.kind} over {table} is not supported on streams: {reason}",
-            f"use one gap for all rows, or windows of a fixed size; {BATCH}",
+            f"{function.kind} over {table} is not supported on streams: EMITONLYONUPDATE emits "
+            "windows by rows that may be deleted",
+            f"leave EMITONLYONUPDATE out; {BATCH}",
             span_of(function.this),
         ).place_in(sql)
+    names = (CHANGE, window.row_length)
+    hidden = tuple(name for name in names if name is not None)
     windowed, date = window_node(
-        function, window, signed, sql, takes_date=not strict, hidden=CHANGE
+        function, window, signed, sql, takes_date=not strict, hidden=hidden
     )
     check_kept_columns(signed, windowed.schema, "windows", span_of(function.args["data"]), sql)
     return net_rows(windowed, span_of(function.this)), date

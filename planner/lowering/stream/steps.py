@@ -356,13 +356,7 @@ class _StreamLowering(WholeWindowsLowering):
         return select, StreamSource(f"{OPERATOR} {number}", "timestamp_ntz")
 
     def _check_sessions_of_changes(self, local: LocalWindowAggregate) -> None:
-        """Refuse sessions of rows that may be deleted if they or late rows are emitted again."""
-        if self._emits_updates:
-            raise StreamRefusal(
-                "SESSION over changes does not support allowed lateness and early firing",
-                f"{NO_UPDATES}; {BATCH}",
-                local.place,
-            )
+        """Refuse sessions of rows that may be deleted if late rows are stored."""
         if self._late is not None:
             raise StreamRefusal(
                 "late rows cannot be stored: SESSION over changes only counts them",

@@ -175,7 +175,7 @@ def net_copies(table: pa.Table, keys: Sequence[str], copies: str) -> Int64Array:
     """
     if not table.num_rows:
         return np.zeros(0, np.int64)
-    cells = [table.column(name) for name in (*keys, FIRST_TIME)]
+    cells = [table.column(name) for name in (*keys, FIRST_TIME, LAST_TIME)]
     codes, _ = encode_keys(cells, table.num_rows)
     net = np.zeros(int(codes.max()) + 1, np.int64)
     np.add.at(net, codes, int64_values(one_chunk(table.column(copies))))

@@ -140,7 +140,7 @@ class SessionOperator(KeyGroupOperator):
     def _new_partials(self, batch: MicroBatch, before: Watermarks) -> pa.Table | None:
         """Return the partials of a micro-batch with their row counts. None if there are none."""
         tables = [table for table in batch.partials if table.num_rows]
-        new = pa.concat_tables(tables) if tables else None
+        new = self._spec.columns.of(pa.concat_tables(tables), ROW_COUNT) if tables else None
         now = before.fired_until_us()
         if new is not None and self._spec.is_processing_time and now is not None:
             # the watermark is 1 ms behind: a row in between would touch a session that was emitted

@@ -14,6 +14,9 @@ In each micro-batch:
 
 An emitted session that goes on past the watermark because of late rows stays valid for readers
 until the longer session is due: its -D and the +I of the longer one are in the same micro-batch.
+
+Current sessions and emitted results that touch each other form a span, which is due as a whole. If
+rows are only added, each session is a span.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ from runtime.windows.times import FIRST_TIME, LAST_TIME
 
 
 @dataclass(frozen=True)
-class _Firing:
+class SessionFiring:
     """Sessions that a micro-batch emits and closes. Times are ends of sessions.
 
     Attributes:
@@ -57,7 +60,7 @@ class _Firing:
 
 
 @dataclass(frozen=True)
-class _Taken:
+class TakenPartials:
     """Partials and emitted results of some partitions, taken out of the state.
 
     Attributes:
@@ -73,6 +76,53 @@ class _Taken:
     results: pa.Table | None
 
 
+@dataclass(frozen=True)
+class SessionSpans:
+    """Current sessions of some partitions, and the spans that they form with emitted results.
+
+    Attributes:
+        taken: The partials, and the results.
+        session: Session of each partial. -1 if it is in none.
+        end_us: End of each session.
+        is_late: Whether a session consists of late rows.
+        first_us: First time of each partial's session, or of what the partial stays as.
+        of_session: Span of each session.
+        of_partial: Span of each partial.
+        of_result: Span of each result.
+        of_candidate: Session of each row that may be late. None if late rows are not kept.
+        n_late: Number of late rows without a partial.
+    """
+
+    taken: TakenPartials
+    session: Int64Array
+    end_us: Int64Array
+    is_late: BoolArray
+    first_us: Int64Array
+    of_session: Int64Array
+    of_partial: Int64Array
+    of_result: Int64Array
+    of_candidate: Int64Array | None = None
+    n_late: int = 0
+
+    def with_any(self, of: Int64Array, marks: BoolArray) -> BoolArray:
+        """Return for each span whether something in it is marked.
+
+        Args:
+            of: SessionSpans.
+            marks: One mark for each.
+        """
+        n_spans = max(int(s.max(initial=-1)) for s in (self.of_session, self.of_partial)) + 1
+        is_marked = np.zeros(n_spans, np.bool_)
+        is_marked[of[marks]] = True
+        return is_marked
+
+    def in_sessions(self, marks: BoolArray) -> BoolArray:
+        """Return for each partial whether it is in a session that is marked."""
+        is_in = self.session >= 0
+        is_in[is_in] = marks.take(self.session[is_in])
+        return is_in
+
+
 class UpdatedSessionOperator(SessionOperator):
     """The session operator of one key group that emits sessions more than once.
 
@@ -86,6 +136,7 @@ class UpdatedSessionOperator(SessionOperator):
         assert spec.updates is not None
         self._rules = spec.updates
         aggregation = spec.aggregation
+        self._may_delete = aggregation.remaining is not None
         self._identity = [*aggregation.keys, aggregation.window_start, aggregation.window_end]
         self._pending = Pending()
         self._changed = set[str]()
@@ -113,7 +164,7 @@ class UpdatedSessionOperator(SessionOperator):
         fired_us = _or_never(before.combined_us), _or_never(after.combined_us)
         n_new, n_again = self._count(new, fired_us[0])
         self._pending.add(self._rules, n_new, n_again, batch.clock_us)
-        firing = _Firing(
+        firing = SessionFiring(
             fired_us,
             (_sessions_until_us(closed_us[0]), _sessions_until_us(closed_us[1])),
             self._pending.is_early_due(self._rules, n_new, batch.clock_us),
@@ -136,15 +187,19 @@ class UpdatedSessionOperator(SessionOperator):
         if new is None:
             return 0, 0
         counts = int64_column(new, ROW_COUNT)
-        is_again = int64_column(new, LAST_TIME) <= self._last_us(fired_us)
-        return int(counts.sum()), int(counts[is_again].sum())
+        return int(counts.sum()), int(counts[self._may_have_fired(new, fired_us)].sum())
+
+    def _may_have_fired(self, new: pa.Table, fired_us: int) -> BoolArray:
+        """Return which partials may change a session with an end up to `fired_us`."""
+        is_old: BoolArray = int64_column(new, LAST_TIME) <= self._last_us(fired_us)
+        return is_old
 
     def _last_us(self, end_us: int) -> int:
         """Return the time of the last row of a session with this end."""
         return max(end_us - self._window.gap_us, -FINAL_US)
 
     def _marked(
-        self, new: pa.Table | None, candidates: pa.Table | None, firing: _Firing
+        self, new: pa.Table | None, candidates: pa.Table | None, firing: SessionFiring
     ) -> BoolArray:
         """Return the marks of partitions with sessions that are due or close, or with late rows."""
         is_marked = self._partials.no_marks()
@@ -155,7 +210,7 @@ class UpdatedSessionOperator(SessionOperator):
         if firing.early or firing.late:
             self._partials.mark_runs(is_marked, self._changed)
         if new is not None:
-            is_old = int64_column(new, LAST_TIME) <= self._last_us(firing.fired_us[1])
+            is_old = self._may_have_fired(new, firing.fired_us[1])
             is_marked[self._partials.marks(new)[is_old | firing.early]] = True
         if candidates is not None:
             is_marked[self._partials.marks(candidates)] = True
@@ -163,7 +218,7 @@ class UpdatedSessionOperator(SessionOperator):
 
     def _take(
         self, is_marked: BoolArray, new: pa.Table | None
-    ) -> tuple[_Taken | None, pa.Table | None]:
+    ) -> tuple[TakenPartials | None, pa.Table | None]:
         """Take partitions out of the state.
 
         Returns:
@@ -186,42 +241,67 @@ class UpdatedSessionOperator(SessionOperator):
         is_changed.append(np.ones(len(table) - n_old, np.bool_))
         results = [table for _, table in self._results.take_marked(is_marked)]
         emitted = pa.concat_tables(results) if results else None
-        return _Taken(table, n_rows, np.concatenate(is_changed), emitted), rest
+        return TakenPartials(table, n_rows, np.concatenate(is_changed), emitted), rest
 
     def _emit_taken(
-        self, taken: _Taken, candidates: pa.Table | None, firing: _Firing
+        self, taken: TakenPartials, candidates: pa.Table | None, firing: SessionFiring
     ) -> Generator[Output, None, int]:
         """Yield the changes and late rows of partitions, and write the rows that stay in state.
 
         Returns the number of late rows.
         """
-        table, results = taken.partials, taken.results
-        session, end_us, first_us = self._sessions(table, candidates, results)
-        n_candidates = 0 if candidates is None else len(candidates)
-        session, of_candidate, of_result = np.split(
-            session, [len(table), len(table) + n_candidates]
-        )
-        is_late = end_us <= firing.closed_us[0]
+        spans = self._spans(taken, candidates, firing)
+        table, results, end_us = spans.taken.partials, taken.results, spans.end_us
         has_fired = end_us <= firing.fired_us[1]
         is_closed = end_us <= firing.closed_us[1]
         fires_now = has_fired & (end_us > firing.fired_us[0])
-        last_chance = is_closed & (self._pending.n_late > 0)
-        is_due = np.where(has_fired, fires_now | firing.late | last_chance, firing.early) & ~is_late
-        if candidates is not None:
-            yield from late_rows(candidates, is_late.take(of_candidate), firing.fired_us[0])
-        now = self._current(table, is_due.take(session))
+        last_chance = is_closed & (self._pending.n_late > 0 or self._may_delete)
+        is_due = np.where(has_fired, fires_now | firing.late | last_chance, firing.early)
+        due_spans = spans.with_any(spans.of_session, is_due & ~spans.is_late)
+        if candidates is not None and spans.of_candidate is not None:
+            is_late = spans.is_late.take(spans.of_candidate)
+            yield from late_rows(candidates, is_late, firing.fired_us[0])
+        has_results = has_fired | (self._rules.early is not None)
+        is_emitted = has_results & due_spans.take(spans.of_session) & ~spans.is_late
+        is_replaced = due_spans.take(spans.of_result)
+        now = self._current(table, spans.in_sessions(is_emitted))
+        if now is None and results is not None and is_replaced.any():
+            now = results.slice(0, 0).drop_columns([FIRST_TIME, LAST_TIME])
         if now is not None:
-            yield from self._changes(results, is_due.take(of_result), now)
-        self._keep_results(results, (~is_due & ~is_closed).take(of_result), now, firing)
-        was_changed = np.zeros(len(end_us), np.bool_)
-        was_changed[session[taken.is_changed]] = True
-        is_changed = was_changed & ~is_due & (has_fired | (self._rules.early is not None))
+            yield from self._changes(results, is_replaced, now)
+        open_spans = spans.with_any(spans.of_session, ~is_closed)
+        self._keep_results(results, (open_spans & ~due_spans).take(spans.of_result), now, firing)
+        is_changed = spans.with_any(spans.of_partial, spans.taken.is_changed)
+        is_changed &= spans.with_any(spans.of_session, has_results) & ~due_spans
+        stays = (spans.session < 0) | spans.in_sessions(~is_closed)
         for changed in (False, True):
-            stays = (~is_closed & (is_changed == changed)).take(session)
-            if stays.any():
-                open_partials = self._merge_open(table, stays, first_us.take(session))
+            is_kept = stays & (is_changed.take(spans.of_partial) == changed)
+            if is_kept.any():
+                open_partials = self._merge_open(table, is_kept, spans.first_us)
                 self._keep(open_partials, is_changed=changed)
-        return int(taken.n_rows[is_late.take(session)].sum())
+        return spans.n_late + int(spans.taken.n_rows[spans.in_sessions(spans.is_late)].sum())
+
+    def _spans(
+        self, taken: TakenPartials, candidates: pa.Table | None, firing: SessionFiring
+    ) -> SessionSpans:
+        """Return the sessions of partials, and the spans that they form with the results."""
+        table = taken.partials
+        session, end_us, first_us = self._sessions(table, candidates, taken.results)
+        n_candidates = 0 if candidates is None else len(candidates)
+        of_partial, of_candidate, of_result = np.split(
+            session, [len(table), len(table) + n_candidates]
+        )
+        return SessionSpans(
+            taken,
+            of_partial,
+            end_us,
+            end_us <= firing.closed_us[0],
+            first_us.take(of_partial),
+            np.arange(len(end_us)),
+            of_partial,
+            of_result,
+            of_candidate,
+        )
 
     def _current(self, partials: pa.Table, is_due: BoolArray) -> pa.Table | None:
         """Return the results of the sessions that some partials form. None if there are none."""
@@ -243,7 +323,11 @@ class UpdatedSessionOperator(SessionOperator):
         yield from map(Output, changes)
 
     def _keep_results(
-        self, results: pa.Table | None, is_kept: BoolArray, now: pa.Table | None, firing: _Firing
+        self,
+        results: pa.Table | None,
+        is_kept: BoolArray,
+        now: pa.Table | None,
+        firing: SessionFiring,
     ) -> None:
         """Write the emitted results of sessions that are not closed."""
         tables = [] if results is None else [results.filter(pa.array(is_kept))]

@@ -76,11 +76,13 @@ class StateColumns:
         """Merge to one partial per key and slice end; see `merge_equal_slices`."""
         table = pa.concat_tables(tables)
         merged = merge_equal_slices(table, len(self.keys), self.slice_end, self.accumulators)
-        if not self.drops_zeros:
-            return merged
+        return self.without_zeros(merged) if self.drops_zeros else merged
+
+    def without_zeros(self, table: pa.Table) -> pa.Table:
+        """Return the merged partials that `drops_zeros` does not drop."""
         names = [n for n in self.names[len(self.keys) + 1 :] if n not in (FIRST_TIME, LAST_TIME)]
-        values = [merged.column(name) for name in names]
-        return merged.filter(reduce(pc.or_kleene, map(_is_any, values)))
+        values = [table.column(name) for name in names]
+        return table.filter(reduce(pc.or_kleene, map(_is_any, values)))
 
     def between(self, tables: Iterable[pa.Table], after_us: int, until_us: int) -> list[pa.Table]:
         """Return the partials of slices with `after_us` < slice end <= `until_us`."""
