@@ -143,7 +143,8 @@ class WholeWindowsLowering(OperatorLowering):
         if isinstance(node, Aggregate | WindowJoin):
             raise StreamRefusal(
                 "with allowed lateness or early firing, results of windows cannot be "
-                "grouped or joined",
+                "grouped or joined: steps on windows keep no state, and a window that changes in "
+                "one operator is not emitted again by the others",
                 NO_UPDATES,
                 node.place,
                 GROUP_BY if isinstance(node, Aggregate) else None,
