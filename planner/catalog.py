@@ -37,7 +37,7 @@ class StreamTable:
             that they know which split they read.
         idle_advance_us: Time without rows, in microseconds, after which its watermark may advance
             with the clock. None means never.
-        is_read_by_tasks: Whether only tasks read the table, in windows that they aggregate.
+        is_read_by_tasks: Whether only tasks read the table; Spark gets the rows from them.
     """
 
     name: str

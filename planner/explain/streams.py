@@ -15,6 +15,7 @@ from runtime.plan.rows import JoinedRows, RankedRows
 from runtime.plan.streams import (
     EmissionMode,
     SliceStoreKind,
+    SplitRowsStep,
     StreamFillStep,
     StreamRankStep,
     StreamRegroupStep,
@@ -291,9 +292,19 @@ def _watermark(local: StreamLocalStep, policy: str) -> str:
     of_several = {"min": "minimum of ", "max": "maximum of "}[policy]
     origin = of_several if len(local.mode.sources) > 1 else "from "
     line = f"  watermark: {origin}{names}; never decreases{_idle_advance(local)}"
-    if isinstance(local.source, SplitScan) and local.source.source.table.parts:
-        line += f"\n  {names} reads {local.source.source.path}"
+    for table, path in _parts_read(local).items():
+        line += f"\n  {table} reads {path}"
     return line
+
+
+def _parts_read(local: StreamLocalStep) -> dict[str, str]:
+    """Return where the tables that a stage reads have their parts, for tables that have any."""
+    if local.mode.is_cascade:
+        return {}
+    sources = [node.source for node in local.walk() if isinstance(node, SplitRowsStep)]
+    if isinstance(local.source, SplitScan):
+        sources.append(local.source.source)
+    return {source.table.name: source.path for source in sources if source.table.parts}
 
 
 def _idle_advance(local: StreamLocalStep) -> str:

@@ -13,7 +13,6 @@ from planner.nodes.physical import (
 )
 from planner.optimizer import Options
 from planner.streams.delay import plain_delay_us
-from planner.streams.refusals import NotScanned
 from runtime.plan.local import FileScan, SplitScan
 from runtime.refusal import Refusal, refuse, tried
 from runtime.spec.expressions import Call, Constant, Expression
@@ -50,10 +49,7 @@ def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refus
     """
     if type(node) is not LocalWindowAggregate:
         return None
-    pushed = tried(_push, node, options.catalog, options.time_zone)
-    if isinstance(pushed, Refusal):
-        return NotScanned(pushed.reason, pushed.consequence)
-    return pushed
+    return tried(_push, node, options.catalog, options.time_zone)
 
 
 def _push(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node:
@@ -65,6 +61,8 @@ def _push(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node:
     if stream is None:
         source = catalog.scan_source(rows.table, columns, rows.filters)
     else:
+        if stream.late_rows is not None:
+            refuse(f"late rows go to {stream.late_rows} with all columns of the table")
         source = catalog.stream_splits(rows.table, columns)
     name, delay_us = ".".join(rows.table), None
     if stream is not None and not node.window.closes:

@@ -65,6 +65,14 @@ def watermarked_stream(plan: Node, catalog: Catalog, span: TextSpan | None = Non
             span,
             subjects=(stream.name,),
         )
+    if stream.is_read_by_tasks:
+        raise StreamRefusal(
+            f"{_CALL} is not supported for `{stream.name}`, whose watermark waits for the history "
+            "that is still to be read",
+            f"use it in a query of the table that continues the history; {_HINT}",
+            span,
+            subjects=(stream.name,),
+        )
     for query, argument in _calls(plan):
         watermark = None
         if isinstance(argument, exp.Column):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in
 from planner.aggregates.functions import plan_aggregate
-from planner.catalog import Schema, StreamTable
+from planner.catalog import Schema
 from planner.nodes.logical import (
     AggregateCall,
     ChangelogTable,
@@ -74,40 +73,6 @@ class StreamRefusal(AnalysisError):
         self.position = Position.at(sql, span.start, span.end - span.start + 1)
         self.sql = sql
         return self
-
-
-@dataclass(frozen=True)
-class NotScanned(Refusal):
-    """Tasks do not read the rows of a window themselves."""
-
-
-def refuse_rows_by_spark(
-    tables: Iterable[tuple[exp.Table, StreamTable]],
-    why: str,
-    refusals: Iterable[Refusal] = (),
-    way_out: str = "GROUP BY window_start and window_end right above its rows",
-) -> None:
-    """Refuse to let Spark read tables that only tasks read.
-
-    Args:
-        tables: Occurrences of tables, and the tables.
-        why: Why tasks do not read them, unless a refusal says so.
-        refusals: Reasons why rules did not apply.
-        way_out: What to do instead, unless it runs as a batch.
-
-    Raises:
-        StreamRefusal: There is such a table.
-    """
-    for table, stream in tables:
-        if stream.is_read_by_tasks:
-            reasons = (refusal.reason for refusal in refusals if isinstance(refusal, NotScanned))
-            raise StreamRefusal(
-                f"a stream reads `{stream.name}` only for windows that tasks aggregate: "
-                f"{next(reasons, why)}",
-                f"{way_out}; {BATCH}",
-                span_of(table),
-                subjects=(stream.name,),
-            )
 
 
 def refuse_one_phase(node: Node) -> None:

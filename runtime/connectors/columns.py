@@ -187,8 +187,8 @@ def is_widening(actual: DataType, declared: DataType) -> bool:
     return same_type(actual, declared)
 
 
-def add_computed(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
-    """Return the declared columns in order, with computed columns evaluated.
+def add_computed(dataframe: DataFrame, spec: TableSpec, more: Sequence[str] = ()) -> DataFrame:
+    """Return the declared columns in order, with computed columns evaluated, and `more` columns.
 
     Raises:
         CatalogError: A computed column is not an expression over the other columns.
@@ -213,7 +213,7 @@ def add_computed(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
                 hint=cause.hint,
             ) from error
         columns.append(value)
-    return dataframe.select(*columns)
+    return dataframe.select(*columns, *map(quote_name, more))
 
 
 def _replace_proctime(expression: str) -> str:

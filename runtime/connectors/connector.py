@@ -77,8 +77,7 @@ class Table:
         options: Options of the connector.
         can_stream: Whether the class overrides `stream`.
         can_stream_bounded: Whether `stream` also reads a bounded table, and then ends.
-        is_streamed_by_tasks: Whether tasks read its streams, in windows that they aggregate, and
-            Spark does not.
+        is_streamed_by_tasks: Whether only tasks read its streams; Spark gets the rows from them.
         can_write: Whether the class overrides `write`, and `spark_writer` or `open_sink` for
             streams.
         can_overwrite: Whether `write` can replace existing rows.
@@ -220,6 +219,16 @@ class Table:
             if (explained := own.explain(error)) is None:
                 raise
             raise explained from error
+
+    def with_computed(self, rows: DataFrame, more: Sequence[str]) -> DataFrame:
+        """Return rows with the declared columns in order, computed ones included, and `more`.
+
+        Raises:
+            CatalogError: A computed column is not an expression over the other columns.
+        """
+        from runtime.connectors.columns import add_computed
+
+        return add_computed(rows, self.spec, more)
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Return the existing rows with the physical columns. See `rows`."""

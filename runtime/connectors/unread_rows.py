@@ -55,11 +55,22 @@ def unread_splits(spark: SparkSession, table: str) -> SplitStream:
         table: Name of the table.
     """
     schema = StructType([StructField("split", StringType())])
+    return SplitStream(rows_by_tasks(spark, table, schema))
+
+
+def rows_by_tasks(spark: SparkSession, table: str, schema: StructType) -> DataFrame:
+    """Return the columns of a stream whose offsets are in a checkpoint of sqlwin.
+
+    Args:
+        spark: Spark session.
+        table: Name of the table.
+        schema: Its columns.
+    """
     message = (
         f"table `{table}`: Spark cannot start this stream, because sqlwin's checkpoint has its "
         "offsets: iterate over the result, or INSERT its rows"
     )
-    return SplitStream(unread_rows(spark, schema, message))
+    return unread_rows(spark, schema, message)
 
 
 def unread_rows(spark: SparkSession, schema: StructType, message: str) -> DataFrame:

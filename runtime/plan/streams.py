@@ -13,6 +13,7 @@ from runtime.plan.rows import JoinedRows, RankedRows
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import FirstRows
 from runtime.spec.filling import GapFilling, VersionJoining
+from runtime.spec.source import SplitTable
 from runtime.spec.stream import StreamSource
 from runtime.windows.tumble import Tumble
 
@@ -109,6 +110,19 @@ class SettledKindsStep(PlanNode):
     """
 
     input: PlanNode
+
+
+@dataclass(frozen=True)
+class SplitRowsStep(PlanNode):
+    """Rows of a stream that tasks read for Spark, with WATERMARK_LIMIT and SPLIT_NUMBER.
+
+    Attributes:
+        source: Table, with all its physical columns. Its computed columns are added to the rows.
+        number: Number of the step among the steps of its query that read splits.
+    """
+
+    source: SplitTable
+    number: int
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,10 @@ TIME = "$time_us"
 UNTIMED = "0100-01-01 00:00:00"
 # BIGINT microseconds since 1970 in UTC: start of the micro-batch, for operators that need it.
 PROCESSING_TIME = "$clock_us"
+# BIGINT microseconds and INT, in rows that tasks read for Spark: how far the row may advance the
+# watermark at most, and its watermark split. NULL where a row has none.
+WATERMARK_LIMIT = "$watermark_limit"
+SPLIT_NUMBER = "$split_number"
 # STRUCT: the row with its table's columns. Below a window operator, all counted rows of a table
 # with `late-rows` have it; above it, the late rows, with KEEP = FALSE and the watermark that they
 # missed in WATERMARK. The operators above pass these rows through.

@@ -98,6 +98,17 @@ def report_row_counts(messages: DataFrame, number: int, table: str) -> DataFrame
     return observed.where(~is_count)
 
 
+def report_rows(rows: DataFrame, number: int, table: str) -> DataFrame:
+    """Report the number of rows that tasks read for Spark, as `report_row_counts` does.
+
+    Args:
+        rows: Rows.
+        number: Number of the step among the steps that read splits.
+        table: Table that they are read from.
+    """
+    return rows.observe(f"{READ_METRIC}s{number}.{table}", F.count(F.lit(1)).alias("rows"))
+
+
 def rows_read(report: BatchReport, reads: Sequence[int], is_own: IsOwn = is_heartbeat) -> int:
     """Return the number of rows that a micro-batch read, each counted once.
 

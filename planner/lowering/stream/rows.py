@@ -28,6 +28,7 @@ from planner.lowering.stream.select import (
     select_carried,
     with_source_number,
 )
+from planner.lowering.stream.split_rows import without_split_columns
 from planner.nodes.joins import WindowJoin
 from planner.nodes.logical import (
     Aggregate,
@@ -54,6 +55,7 @@ from planner.sql.build import (
     literal,
     select_all_from,
     select_items,
+    to_sql,
     union_all,
 )
 from planner.sql.nodes import TextSpan, span_of
@@ -63,10 +65,21 @@ from planner.streams.late_rows import DROP, LateSource
 from planner.streams.refusals import JOIN, StreamRefusal
 from planner.streams.tables import column_names_of, stream_named, stream_tables
 from planner.streams.time_columns import check_time, is_processing_time
-from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, SPLIT, WATERMARK, StreamSource
+from runtime.spec.stream import (
+    KEEP,
+    LATE_ROW,
+    ROW_KIND,
+    SOURCE,
+    SPLIT,
+    SPLIT_NUMBER,
+    WATERMARK,
+    WATERMARK_LIMIT,
+    StreamSource,
+)
 from runtime.spec.table import Watermark
 
 _CONTROL = (KEEP, SOURCE, WATERMARK)
+_LIMIT, _SPLIT = (to_sql(column(name)) for name in (WATERMARK_LIMIT, SPLIT_NUMBER))
 
 # Name of a window operator as a source, followed by its number
 OPERATOR = "window operator"
@@ -85,6 +98,14 @@ class OperatorLowering(Lowering, ABC):
     @abstractmethod
     def emitting_changes(self) -> AbstractContextManager[None]:
         """Within the block, operators emit the changes of their results, with ROW_KIND."""
+
+    @abstractmethod
+    def split_rows(self, table: exp.Table, stream: StreamTable) -> exp.Select:
+        """Return the rows of a table that only tasks read, with their control columns.
+
+        Raises:
+            StreamRefusal: Tasks cannot read it.
+        """
 
     @abstractmethod
     def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:
@@ -279,7 +300,11 @@ class OperatorRows:
 
     def _scan(self, query: exp.Query, stream: StreamTable) -> exp.Query:
         """Return the rows of a table with its watermark."""
-        items = [exp.Star(), alias(exp.true(), KEEP), *self._marks(stream, query)]
+        star, marks = exp.Star(), self._marks(stream, query)
+        if stream.is_read_by_tasks:
+            (table,) = query.find_all(exp.Table)
+            star, query = without_split_columns(), self._operators.split_rows(table, stream)
+        items = [star, alias(exp.true(), KEEP), *marks]
         if self._late is not None:
             items.append(alias(self._late.row(stream), LATE_ROW))
             is_its_table = stream.name == self._late.table
@@ -404,7 +429,11 @@ class OperatorRows:
             *self._marks(stream, scan),
             *self._no_late_row(),
         ]
-        return union_all([rows, select_items(items, plain.copy())])
+        if stream.is_read_by_tasks:
+            marks = select_from(self._operators.split_rows(table, stream), *items)
+        else:
+            marks = select_items(items, plain.copy())
+        return union_all([rows, marks])
 
     def _rows_without_watermark(self, node: Node) -> exp.Query:
         """Return the node's rows without a watermark."""
@@ -448,9 +477,14 @@ class OperatorRows:
         delay_us = plain_delay_us(watermark, self._catalog) or 0
         source = StreamSource(stream.name, time_type, delay_us, stream.idle_advance_us)
         number = self._number(source)
+        text = watermark_us(watermark, time_type)
         if stream.split is not None:
             number = exp.Var(this=f"({number.sql()} + {SPLIT} * (1 + {stream.split}))")
-        text = watermark_us(watermark, time_type)
+        elif stream.is_read_by_tasks:
+            text = f"CASE WHEN {_LIMIT} < {text} THEN {_LIMIT} ELSE {text} END"
+            if stream.has_splits:
+                split = f"COALESCE({SPLIT} * (1 + {_SPLIT}), 0)"
+                number = exp.Var(this=f"({number.sql()} + {split})")
         return [alias(number, SOURCE), alias(exp.Var(this=text), WATERMARK)]
 
     def _refuse_lost_rows(self, where: str, node: Node, place: TextSpan | None = None) -> None:

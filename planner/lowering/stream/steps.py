@@ -15,13 +15,14 @@ from functools import cached_property
 from sqlglot import exp
 
 from planner.aggregates.partial_calls import row_partials
-from planner.catalog import Catalog
+from planner.catalog import Catalog, StreamTable
 from planner.lowering.plan import Labels, lower
 from planner.lowering.spark_sql import select_from
 from planner.lowering.stream.current_watermark import SparkWatermark, spark_watermark
 from planner.lowering.stream.order import without_limit_of_stream, without_order_of_stream
 from planner.lowering.stream.rows import OPERATOR, OperatorRows, WholeWindows
 from planner.lowering.stream.select import mark_of_kind
+from planner.lowering.stream.split_rows import split_rows_step, without_split_columns
 from planner.lowering.stream.whole_windows import WholeWindowsLowering
 from planner.lowering.windows import window_aggregation
 from planner.nodes.aggregate_plans import sums_changes
@@ -50,6 +51,7 @@ from planner.nodes.windows import (
 )
 from planner.sql.build import alias, column, identifier, to_sql
 from planner.sql.nodes import TextSpan, span_of
+from planner.sql.parts import replace_table
 from planner.streams.current_watermark import asks_watermark
 from planner.streams.delay import wall_clock_delay_us
 from planner.streams.late_rows import DROP, late_source, late_source_below
@@ -61,11 +63,10 @@ from planner.streams.refusals import (
     refuse_changes,
     refuse_late_windows,
     refuse_one_phase,
-    refuse_rows_by_spark,
     refuse_stateful,
 )
 from planner.streams.slice_store import choose_slice_store
-from planner.streams.tables import stream_named, stream_tables, streams_by_name, streams_of
+from planner.streams.tables import stream_named, stream_tables, streams_of
 from runtime.plan.local import LocalStep, SplitScan, SqlRows, Streaming, StreamLocalStep
 from runtime.plan.nodes import MeasuredStep, PlanNode, SqlStep
 from runtime.plan.streams import (
@@ -207,7 +208,6 @@ def lower_stream_rows(
             "remove it: windows() drops late rows by its own watermark",
             None,
         )
-    refuse_rows_by_spark(stream_tables(plan, catalog), "windows() reads its rows as they are")
     for table, stream in stream_tables(plan, catalog):
         if stream.late_rows is not None:
             raise StreamRefusal(
@@ -237,6 +237,7 @@ def lower_local(local: LocalWindowAggregate, catalog: Catalog, time_zone: str) -
 
 class _StreamLowering(WholeWindowsLowering):
     _n_operators = 0
+    _n_split_rows = 0
     # watermark for calls of CURRENT_WATERMARK, if there are any
     watermark: SparkWatermark | None = None
     has_allowed_lateness = False
@@ -262,16 +263,29 @@ class _StreamLowering(WholeWindowsLowering):
             kind = [column(ROW_KIND)] if self._emits_updates else []
             return select_from(rows, *kind, *columns, where=exp.Where(this=column(KEEP)))
         self._check(node)
-        if isinstance(node, TableScan | SqlQuery):
-            tables = streams_by_name(node, self.catalog)
-            refuse_rows_by_spark(tables, "this query reads its rows as they are", self._refusals)
         query = self.block(node).sql()
         if self.watermark is not None:
             self.watermark.compute_in(query, self.catalog, self.select_all)
+        self._read_splits(query)
         query = self._row_kind_first(query, node)
         if id(node) not in self.labels or isinstance(node, TableScan):
             return query
         return self.select_all(MeasuredStep(self.sql_step(query), self.label(node)))
+
+    def split_rows(self, table: exp.Table, stream: StreamTable) -> exp.Select:
+        """Return the rows of a table that only tasks read, with their control columns."""
+        number = self._n_split_rows
+        self._n_split_rows += 1
+        return self.select_all(split_rows_step(table, stream, self.catalog, number))
+
+    def _read_splits(self, query: exp.Query) -> None:
+        """Replace, in place, the tables in a query that only tasks read."""
+        for table in list(query.find_all(exp.Table)):
+            stream = stream_named(table, self.catalog)
+            if stream is not None and stream.is_read_by_tasks:
+                rows = self.split_rows(table, stream)
+                rows.set("expressions", [without_split_columns()])
+                replace_table(table, exp.Subquery(this=rows))
 
     def with_late_rows(self, node: Node) -> SqlStep:
         """Return ROW_KIND, if present, the node's columns, then KEEP, WATERMARK and LATE_ROW.
@@ -409,10 +423,12 @@ class _StreamLowering(WholeWindowsLowering):
         ):
             source, delay_us = local.scan, local.delay_us
         else:
-            self._refuse_rows_by_spark(local, rows)
             keys = tuple((key.name, to_sql(key.expr)) for key in local.keys)
             source = SqlRows(keys, row_partials(local.plans), self.sql_step(query))
             delay_us = wall_clock_delay_us(local, self.catalog) if is_one and has_time else None
+            if any(stream.is_read_by_tasks for _, stream in stream_tables(local, self.catalog)):
+                # the rows come with a limit of their watermark
+                delay_us = None
         return LocalStep(
             source,
             Streaming(
@@ -433,19 +449,6 @@ class _StreamLowering(WholeWindowsLowering):
             local.slice_end,
             self.label(local),
         )
-
-    def _refuse_rows_by_spark(self, local: LocalWindowAggregate, rows: OperatorRows) -> None:
-        """Refuse a local stage whose rows Spark would read from a table that only tasks read."""
-        names = {source.name for source in rows.sources}
-        places = (*stream_tables(local.input, self.catalog), *self._followed)
-        tables = (place for place in places if place[1].name in names)
-        why = "these follow the watermarks of several tables"
-        way_out = (
-            "write windows of one table, such as each side of a join, into tables of their own"
-        )
-        if len(rows.sources) == 1:
-            way_out = "filter and project its rows with expressions that Arrow evaluates"
-        refuse_rows_by_spark(tables, why, self._refusals, way_out)
 
     def _check(self, node: Node) -> None:
         """Refuse a node that Spark cannot compute one micro-batch at a time."""

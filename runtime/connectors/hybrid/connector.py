@@ -13,11 +13,10 @@ from runtime.connectors.declarations import check_columns
 from runtime.connectors.hybrid.overlap import rows_in_order, rows_of_both
 from runtime.connectors.hybrid.parts import Parts, check_parts
 from runtime.connectors.hybrid.splits import HybridSplits
-from runtime.connectors.unread_rows import unread_rows
+from runtime.connectors.unread_rows import rows_by_tasks
 from runtime.errors import CatalogError
 from runtime.options.checks import check_options
 from runtime.options.known import HYBRID
-from runtime.refusal import Refused, refuse
 from runtime.spec.source import SplitTable
 from runtime.spec.table import Column
 
@@ -78,23 +77,11 @@ class HybridTable(Table):
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """Return the columns of a stream that only tasks can read."""
-        try:
-            self.stream_scan(spark, self.both.columns)
-            reason = "this query reads rows as they are, or has an expression that Arrow does not "
-            reason += "evaluate (EXPLAIN names it)"
-        except Refused as refused:
-            reason = refused.refusal.reason
         schema = declared_schema(self.spec, self.spec.physical_columns)
-        message = (
-            f"table `{self.spec.name}`: a stream reads a hybrid table only for windows that tasks "
-            f"aggregate: {reason}"
-        )
-        return unread_rows(spark, schema, message)
+        return rows_by_tasks(spark, self.spec.name, schema)
 
     def stream_scan(self, spark: SparkSession, columns: Sequence[Column]) -> SplitTable:
         """Return the scan in which tasks read both tables."""
-        if self.spec.late_rows is not None:
-            refuse(f"late rows go to {self.spec.late_rows} with all columns of the table")
         sources = self.both.scans(spark, columns)
         first, then = (
             f"{part.spec.name} ({source.path})"
@@ -103,7 +90,7 @@ class HybridTable(Table):
         path = f"{first} in order of time, then {then}"
         if self.both.has_stored_offsets:
             path += ", from the offsets stored with the version of the first"
-        return SplitTable(self.spec, path, tuple(columns), is_exclusive=True)
+        return SplitTable(self.spec, path, tuple(columns))
 
     def splits(self, spark: SparkSession) -> HybridSplits:
         """Return the splits of both tables."""

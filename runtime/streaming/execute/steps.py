@@ -19,6 +19,7 @@ from runtime.plan.rows import JoinedRows, RankedRows, WindowedRows
 from runtime.plan.streams import (
     EmissionMode,
     SettledKindsStep,
+    SplitRowsStep,
     StreamRegroupStep,
     StreamWindowStep,
     WatermarkedRowsStep,
@@ -27,6 +28,7 @@ from runtime.spec.stream import KEEP, ROW_KIND
 from runtime.streaming.current_watermark import with_watermark
 from runtime.streaming.execute.local_stage import stream_local_stage
 from runtime.streaming.execute.output import decode_output, operator_output, settled
+from runtime.streaming.execute.split_rows import split_rows
 from runtime.streaming.execute.whole_windows import join, rank, regroup
 from runtime.streaming.operator_specs import operator_spec
 from runtime.streaming.options import StreamOptions
@@ -72,6 +74,8 @@ def streaming_dataframe(
         case WindowedRows():
             with temporary_view(spark, child(step.input)) as source:
                 return expand(spark, step, source)
+        case SplitRowsStep():
+            return split_rows(spark, step, options)
         case WatermarkedRowsStep():
             return with_watermark(child(step.input), step)
         case StreamWindowStep():
