@@ -161,6 +161,13 @@ class SplitSource(Protocol):
     def reader(self, columns: Sequence[Column], *, is_stream: bool) -> SplitReader:
         """Return a reader of the columns for tasks."""
 
+    def read_with(self, sources: Sequence[SplitSource]) -> SplitSource:
+        """Return this source for a stream that reads several, `sources` with this one.
+
+        A source that reads ranges of time reads them at the pace of the others.
+        """
+        return self
+
     def stream(self, directory: str | None) -> SplitStream:
         """Return the splits of a stream as they arrive.
 

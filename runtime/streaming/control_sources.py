@@ -8,7 +8,7 @@ treats as one source however often it is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -32,11 +32,19 @@ class ControlSources:
         end_of_input: Directory; a JSON file with `watermark_us` in it closes all windows. None
             means that the end of input closes no windows.
         listed_files: Directory for lists of files in object stores. None if no table is in one.
+        tables: Tables of the query that only tasks read.
     """
 
-    def __init__(self, end_of_input: str | None = None, listed_files: str | None = None) -> None:
+    def __init__(
+        self,
+        end_of_input: str | None = None,
+        listed_files: str | None = None,
+        tables: Sequence[TableSpec] = (),
+    ) -> None:
         self._end_of_input = end_of_input
         self._listed_files = listed_files
+        self._tables = tuple(tables)
+        self._together: tuple[SplitSource, ...] = ()
         self._ends: DataFrame | None = None
         self._ticks: DataFrame | None = None
         self._streams: dict[TableSpec, SplitStream] = {}
@@ -51,7 +59,13 @@ class ControlSources:
             directory = None
             if self._listed_files is not None:
                 directory = f"{self._listed_files}/{len(self._streams)}"
-            self._streams[table] = open_table(table).splits(spark).stream(directory)
+            source = open_table(table).splits(spark)
+            if len(self._tables) > 1 and table in self._tables:
+                self._together = self._together or tuple(
+                    open_table(other).splits(spark) for other in self._tables
+                )
+                source = source.read_with(self._together)
+            self._streams[table] = source.stream(directory)
         return self._streams[table].splits
 
     def source(self, spark: SparkSession, table: TableSpec) -> SplitSource:

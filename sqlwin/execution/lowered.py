@@ -134,6 +134,12 @@ class LoweredStream:
             for source in self.sources
         )
 
+    @property
+    def tables_of_tasks(self) -> tuple[TableSpec, ...]:
+        """Tables that only tasks read."""
+        specs = dict.fromkeys(source for source in self.sources if isinstance(source, TableSpec))
+        return tuple(spec for spec in specs if open_table(spec).is_streamed_by_tasks)
+
     def watermarks(self, options: StreamOptions) -> tuple[OperatorRun, ...]:
         """Return how a run with these options computes watermarks, by operator number."""
         from runtime.streaming.operator_specs import operator_run

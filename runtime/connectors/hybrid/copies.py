@@ -1,9 +1,10 @@
 """Copy of a first table that tasks do not read as files: Parquet in the checkpoint, made once.
 
-    listed-files/<number of the table>/first-<unique>/    the files of a copy
+    listed-files/<number of a table>/first-<unique>/    the files of a copy
 
 The plan of the first table names the files of its copy, and is written after them. A copy without a
-plan belongs to a stream that was killed before it read a row: it is made again.
+plan belongs to a stream that was killed before it read a row: it is made again. Of several hybrid
+tables in a stream, the first makes the copies of all, in its directory.
 """
 
 from __future__ import annotations
@@ -68,6 +69,14 @@ def check_copy(spark: SparkSession, table: Table, columns: tuple[Column, ...], r
             refuse(f"{reason}, and column {column.name} is {shown_type(column.type)}")
 
 
+def remove_copies(spark: SparkSession, directory: str) -> None:
+    """Remove the copies of a stream that was killed before it had a plan."""
+    files = files_at(spark, directory)
+    for name in files.names_in(directory):
+        if name.startswith(_PREFIX):
+            files.delete(f"{directory}/{name}")
+
+
 def write_copy(
     spark: SparkSession,
     table: Table,
@@ -92,10 +101,6 @@ def write_copy(
         SqlwinError: The table cannot be read, or has no rows.
         Refused: Tasks do not read what Spark has written.
     """
-    files = files_at(spark, directory)
-    for name in files.names_in(directory):
-        if name.startswith(_PREFIX):
-            files.delete(f"{directory}/{name}")
     # tasks of a killed stream may still write to the directory that it had
     path = f"{directory}/{_PREFIX}{uuid.uuid4().hex}"
     with table.errors(), table.snapshot() as snapshot:

@@ -91,29 +91,28 @@ class HistoryPlan:
 
 
 def plan_history(
-    parts: Sequence[HistoryPart], range_bytes: int, n_tasks: int, overlap_us: int | None
+    parts: Sequence[HistoryPart],
+    range_bytes: int,
+    n_tasks: int,
+    overlap_us: int | None,
+    others: Sequence[tuple[Sequence[HistoryPart], int]] = (),
 ) -> HistoryPlan:
     """Return the plan for the parts of a table.
+
+    The histories that a stream reads together have the same number of ranges, and ranges with the
+    same number begin at the same time. So rows of one do not wait long in state for another.
 
     Args:
         parts: All parts.
         range_bytes: Bytes of a range at least, if there are as many.
         n_tasks: Number of tasks that read a range.
         overlap_us: See `Parts.overlap_us`.
+        others: Parts and bytes of a range of the other histories.
     """
     ends = [part.times_us[1] for part in parts if part.times_us is not None]
     newest_us = max(ends, default=None)
     from_us = None if overlap_us is None or newest_us is None else newest_us - overlap_us
-    # parts without times hold no watermark back, wherever they are read
-    ordered = sorted(parts, key=lambda part: (part.times_us or (-(1 << 63),) * 2, part.split))
-    groups: list[list[HistoryPart]] = []
-    room = 0
-    for part in ordered:
-        if room <= 0:
-            groups.append([])
-            room = range_bytes
-        groups[-1].append(part)
-        room -= part.n_bytes
+    groups = _ranges([(parts, range_bytes), *others])
     starts = [
         min((part.times_us[0] for part in group if part.times_us is not None), default=None)
         for group in groups
@@ -132,10 +131,36 @@ def plan_history(
         from_us,
         tuple(
             part.split
-            for part in ordered
+            for group in groups
+            for part in group
             if from_us is not None and part.times_us is not None and part.times_us[1] >= from_us
         ),
     )
+
+
+def _ranges(histories: Sequence[tuple[Sequence[HistoryPart], int]]) -> list[list[HistoryPart]]:
+    """Return the parts of the first of several histories, in ranges that all of them share.
+
+    A range ends where one of the histories has as many bytes as it wants in a range.
+
+    Args:
+        histories: Parts of each, and bytes of a range.
+    """
+    # parts without times hold no watermark back, wherever they are read
+    ordered = sorted(
+        ((part, number) for number, (parts, _) in enumerate(histories) for part in parts),
+        key=lambda numbered: (numbered[0].times_us or (-(1 << 63),) * 2, numbered[0].split),
+    )
+    groups: list[list[HistoryPart]] = []
+    room: dict[int, int] = {}
+    for part, number in ordered:
+        if not groups or room[number] <= 0:
+            groups.append([])
+            room = {number: range_bytes for number, (_, range_bytes) in enumerate(histories)}
+        room[number] -= part.n_bytes
+        if number == 0:
+            groups[-1].append(part)
+    return groups
 
 
 def _watermark_before_us(time_us: int) -> int:

@@ -12,15 +12,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from runtime.connectors.hybrid.copies import CopySource, write_copy
+from runtime.connectors.hybrid.copies import CopySource, remove_copies, write_copy
 from runtime.connectors.hybrid.files import HistoryReader
-from runtime.connectors.hybrid.history import HistoryPlan, history_parts, plan_history, read_times
+from runtime.connectors.hybrid.history import (
+    HistoryPart,
+    HistoryPlan,
+    history_parts,
+    plan_history,
+    read_times,
+)
 from runtime.connectors.hybrid.overlap import Overlap, only_counting
 from runtime.connectors.hybrid.parts import Parts
 from runtime.connectors.hybrid.source import FIRST, split_texts
@@ -92,6 +98,21 @@ class HybridReader(SplitReader):
 
 
 @dataclass(frozen=True)
+class FirstTable:
+    """The first table, from which a stream plans its history.
+
+    Attributes:
+        parts: Its parts.
+        is_copy: Whether they are of a copy in the checkpoint, see `copies`.
+        then_options: Further options of the second table, at whose offsets it starts.
+    """
+
+    parts: list[HistoryPart]
+    is_copy: bool
+    then_options: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class HybridSplits(SplitSource):
     """Splits of a hybrid table: see `SplitSource`.
 
@@ -99,11 +120,20 @@ class HybridSplits(SplitSource):
         spark: Spark session.
         parts: Both tables.
         history: Plan of the first table, once the stream has one.
+        together: All hybrid tables of the stream, this one included. Empty if it is the only one.
     """
 
     spark: SparkSession
     parts: Parts
     history: HistoryPlan | None = None
+    together: tuple[HybridSplits, ...] = ()
+    # the first table, once it is read
+    made: list[FirstTable] = field(default_factory=list, compare=False, repr=False)
+
+    def read_with(self, sources: Sequence[SplitSource]) -> HybridSplits:
+        """Return the same table, whose history is read at the pace of the others."""
+        hybrid = tuple(source for source in sources if isinstance(source, HybridSplits))
+        return replace(self, together=hybrid)
 
     def reader(self, columns: Sequence[Column], *, is_stream: bool) -> HybridReader:
         """Return the reader of both tables for tasks."""
@@ -184,10 +214,30 @@ class HybridSplits(SplitSource):
                 return from_text(HistoryPlan, files.read_text(path), _VERSION)
             except ValueError as error:
                 raise ExecutionError(f"cannot resume from {path}: {error}") from error
-        parts = self.parts
-        n_tasks = self.spark.sparkContext.defaultParallelism
-        task_bytes = max(parts.range_bytes // n_tasks, 1)
         files.make_directory(directory)
+        remove_copies(self.spark, directory)
+        parts, first = self.parts, self._first_table(directory)
+        others = [
+            (other._first_table(directory).parts, other.parts.range_bytes)
+            for other in self.together
+            if other.parts != parts
+        ]
+        n_tasks = self.spark.sparkContext.defaultParallelism
+        history = plan_history(first.parts, parts.range_bytes, n_tasks, parts.overlap_us, others)
+        history = replace(history, is_copy=first.is_copy, then_options=first.then_options)
+        files.write_text(path, to_text(history, _VERSION))
+        return history
+
+    def _first_table(self, directory: str) -> FirstTable:
+        """Return the first table; tables that one stream reads together make it once."""
+        own = next((other for other in self.together if other.parts == self.parts), self)
+        if not own.made:
+            own.made.append(own._read_first_table(directory))
+        return own.made[0]
+
+    def _read_first_table(self, directory: str) -> FirstTable:
+        parts = self.parts
+        task_bytes = max(parts.range_bytes // self.spark.sparkContext.defaultParallelism, 1)
         try:
             parts = parts.at_stored_offsets(self.spark)
             source, _ = parts.scans(self.spark, (parts.time,))
@@ -207,9 +257,6 @@ class HybridSplits(SplitSource):
             reader.store,
             row_group_selector(self.spark),
         )
-        history = plan_history(rows, parts.range_bytes, n_tasks, parts.overlap_us)
         own = self.parts.then.spec.options
         further = tuple(option for option in parts.then.spec.options if option not in own)
-        history = replace(history, is_copy=is_copy, then_options=further)
-        files.write_text(path, to_text(history, _VERSION))
-        return history
+        return FirstTable(rows, is_copy, further)

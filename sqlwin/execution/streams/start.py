@@ -113,7 +113,9 @@ def start_stream(
             return Refusal(
                 f"the input ended in an earlier run with the checkpoint {place.directory}"
             )
-        control_sources = ControlSources(checkpoint.end_of_input, checkpoint.file_lists)
+        control_sources = ControlSources(
+            checkpoint.end_of_input, checkpoint.file_lists, lowered.tables_of_tasks
+        )
         undo.callback(control_sources.stop)
         options = replace(
             planned,
