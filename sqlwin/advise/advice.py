@@ -12,7 +12,8 @@ from runtime.errors import AnalysisError
 from runtime.plan.simulated import SimulatedOperator
 from runtime.refusal import Refusal, refuse, tried
 from runtime.simulator.carried import columns_counted
-from runtime.simulator.delays import Arrivals, CountedRows, DelayOutcome, counted_rows
+from runtime.simulator.delays.aligned import Arrivals, Counted, DelayOutcome
+from runtime.simulator.delays.counted_rows import counted_rows
 from runtime.simulator.histories import Arrival, Batch, StreamHistory
 from runtime.simulator.run import run_history
 from runtime.simulator.tables import TableRows
@@ -54,7 +55,7 @@ class Advice:
 
     simulated: Simulated
     arrivals: Arrivals
-    counted: CountedRows
+    counted: Counted
     current_us: int
     shortest_us: tuple[int, ...]
     outcomes: tuple[DelayOutcome, ...]

@@ -10,7 +10,7 @@ from runtime.compute.kernels.columns import Int64Array, int64_values
 from runtime.compute.wall_clock import instants_us
 from runtime.errors import AnalysisError
 from runtime.plan.simulated import SimulatedTable
-from runtime.simulator.delays import Arrivals, arrivals_of
+from runtime.simulator.delays.aligned import Arrivals, arrivals_of
 from runtime.spec.figures import count_text
 from sqlwin.execution.simulated import ARRIVAL, PARTITION, StoredRows
 

@@ -76,7 +76,7 @@ def advise(
 ) -> None:
     """Read the history of a query's table in its order of arrival and say what delays would drop.
 
-    FILE has the tables and, as its last query, TUMBLE, HOP or CUMULATE over one of them. For delays
+    FILE has the tables and, as its last query, windows over one of them. For delays
     of 0 s to a day the table shows the rows that a stream would drop, the windows that would miss
     rows, how long results would wait, and the most partials in state. The statement ADVISE returns
     the same as rows.

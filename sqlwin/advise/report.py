@@ -8,6 +8,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from runtime.names import quote_name
+from runtime.simulator.delays.aligned import CountedRows
 from runtime.spec.figures import count_text, seconds_text, wall_clock_text
 from runtime.windows.intervals import render_duration
 from sqlwin.advise.advice import SHARES, Advice, Replay
@@ -156,7 +157,8 @@ def _lines(advice: Advice) -> Iterator[str]:
             "All rows arrived in one micro-batch, so no delay drops any: name the column with the "
             "time at which they arrived, or choose a shorter time between micro-batches"
         )
-    yield _slices(advice)
+    if isinstance(advice.counted, CountedRows):
+        yield _slices(advice.counted)
     if advice.counted.n_ahead:
         n_ahead = count_text(advice.counted.n_ahead, "rows")
         yield (
@@ -173,9 +175,8 @@ def _lines(advice: Advice) -> Iterator[str]:
         yield f"{share:.1%} of the rows have {values}"
 
 
-def _slices(advice: Advice) -> str:
+def _slices(counted: CountedRows) -> str:
     """Return whether the slices are worth storing."""
-    counted = advice.counted
     n_rows, n_partials = len(counted.number), counted.n_partials
     keys = f" by {', '.join(counted.keys)}" if counted.keys else ""
     text = (

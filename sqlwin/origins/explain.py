@@ -14,7 +14,8 @@ from runtime.compute.kernels.keys import encode_keys
 from runtime.errors import AnalysisError
 from runtime.plan.simulated import SimulatedTable
 from runtime.refusal import Refusal, tried
-from runtime.simulator.delays import arrivals_of, counted_rows
+from runtime.simulator.delays.aligned import CountedRows, arrivals_of
+from runtime.simulator.delays.counted_rows import counted_rows
 from runtime.simulator.origins import Origin, origins_of, result_rows
 from runtime.simulator.tables import TableRows
 from runtime.spec.figures import count_text, wall_clock_text
@@ -219,7 +220,7 @@ def _late(origin: Origin, name: str, given: _Given) -> int:
     splits = read.rows.column(PARTITION) if PARTITION in read.metadata else None
     arrivals = arrivals_of(table.table, read.rows, arrived_us, splits, _EVERY_US, zone)
     counted = tried(counted_rows, origin.operator, arrivals, given.lateness_us)
-    if isinstance(counted, Refusal):
+    if not isinstance(counted, CountedRows):
         return 0
     ((_, end_us),) = (bounds for bounds in origin.bounds_us if bounds is not None)
     late = arrivals.place[counted.missing(end_us, table.table.delay_us)]

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 import sqlwin
-from runtime.simulator.delays import CountedRows
+from runtime.simulator.delays.aligned import CountedRows
 from sqlwin.cli.app import main
 from tests.runtime.connectors.kafka.broker import Broker, broker
 
@@ -28,6 +28,7 @@ SECOND = dt.timedelta(seconds=1)
 TUMBLE = "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECONDS)"
 HOP = "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECONDS, INTERVAL '20' SECONDS)"
 GAPS = "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '20' SECONDS, INTERVAL '5' SECONDS)"
+SESSION = "SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' SECONDS)"
 CUMULATE = "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECONDS, INTERVAL '30' SECONDS)"
 
 Trace = list[tuple[float, float, str]]  # arrival and time in seconds, key
@@ -174,6 +175,86 @@ def defined(
     }
 
 
+@pytest.mark.parametrize("options", [(), ("--partition", "k")])
+def test_sessions_change_as_their_definition_says(tmp_path: Path, options: tuple[str, ...]) -> None:
+    trace = [row for row in delayed(Random(9), 200) if row[1] % 9]
+    batches: dict[int, Trace] = {}
+    for row in trace:
+        batches.setdefault(int(row[0] // 4), []).append(row)
+    found = advice(script(tmp_path, trace, SESSION), "--every", "4 s", *options)
+    whole = [session for rows in by_key(trace).values() for session in cut(rows)]
+    assert found["windows"] == len(whole)
+    n_dropped = []
+    for outcome in found["delays"]:
+        delay = outcome["delay_us"] / 1e6
+        emitted = sessions_of(list(batches.values()), delay, has_partitions=bool(options))
+        changed = [session for session in whole if session not in emitted]
+        n_dropped.append(len(trace) - sum(map(len, emitted)))
+        assert outcome["rows_dropped"] == n_dropped[-1]
+        assert outcome["windows_short"] == len(changed)
+        share = n_dropped[-1] / sum(map(len, changed)) if changed else 0
+        assert outcome["missing_share"] == pytest.approx(share)
+    assert n_dropped[0] and not n_dropped[-1]
+    # no shorter delay drops as few
+    by_delay = {one["delay_us"]: one["rows_dropped"] for one in found["delays"]}
+    for shortest in found["shortest"]:
+        n_lost = int(shortest["share"] * len(trace))
+        assert by_delay[shortest["delay_us"]] <= n_lost
+        delay = (shortest["delay_us"] - 1_000) / 1e6
+        emitted = sessions_of(list(batches.values()), delay, has_partitions=bool(options))
+        assert len(trace) - sum(map(len, emitted)) > n_lost
+
+
+def test_a_session_in_parts_changes_without_a_dropped_row(tmp_path: Path) -> None:
+    # with 2 s, the second row ends the session of the first, which the third would have joined
+    trace = [(1, 1, "a"), (2, 11, "b"), (3, 5.5, "a"), (4, 14, "b")]
+    options = ("--delay", "2 s", "--delay", "6 s", "--replay")
+    found = advice(script(tmp_path, trace, SESSION), *options)
+    of_delay = {one["delay_us"]: one for one in found["delays"]}
+    assert [of_delay[us]["rows_dropped"] for us in (0, 2_000_000, 6_000_000)] == [1, 0, 0]
+    assert [of_delay[us]["windows_short"] for us in (0, 2_000_000, 6_000_000)] == [1, 1, 0]
+
+
+def by_key(trace: Trace) -> dict[str, Trace]:
+    rows: dict[str, Trace] = {}
+    for row in trace:
+        rows.setdefault(row[2], []).append(row)
+    return rows
+
+
+def cut(rows: Trace) -> list[set[tuple[float, float, str]]]:
+    """Cut the rows of a key into sessions."""
+    sessions: list[set[tuple[float, float, str]]] = []
+    last = float("-inf")
+    for row in sorted(rows, key=lambda row: row[1]):
+        if row[1] - last > 5:
+            sessions.append(set())
+        sessions[-1].add(row)
+        last = row[1]
+    return sessions
+
+
+def sessions_of(
+    batches: list[Trace], delay: float, *, has_partitions: bool
+) -> list[set[tuple[float, float, str]]]:
+    """Return the sessions that a stream emits, row by row."""
+    highest, emitted = float("-inf"), []
+    of_split: dict[str, float] = {}
+    open_: Trace = []
+    for batch in batches:
+        watermark = highest - delay
+        sessions = [s for rows in by_key([*open_, *batch]).values() for s in cut(rows)]
+        kept = [s for s in sessions if max(row[1] for row in s) + 5 > watermark]
+        for _, time, key in batch:
+            split = key if has_partitions else ""
+            of_split[split] = max(time, of_split.get(split, time))
+        highest = max(highest, min(of_split.values()))
+        ended = [s for s in kept if max(row[1] for row in s) + 5 <= highest - delay]
+        emitted += ended
+        open_ = [row for s in kept if s not in ended for row in s]
+    return emitted + [s for rows in by_key(open_).values() for s in cut(rows)]
+
+
 def test_a_partition_that_is_behind_is_named(tmp_path: Path) -> None:
     path = script(tmp_path, sorted(slow_partition(Random(1))))
     found = advice(path, "--partition", "k")
@@ -191,7 +272,7 @@ def test_the_peak_of_the_state_is_of_open_slices(tmp_path: Path) -> None:
     assert {one["delay_us"]: one["peak_partials"] for one in found["delays"]}[11_000_000] == 3
 
 
-@pytest.mark.parametrize("windows", [TUMBLE, HOP, CUMULATE])
+@pytest.mark.parametrize("windows", [TUMBLE, HOP, CUMULATE, SESSION])
 def test_a_replay_drops_the_predicted_rows(tmp_path: Path, windows: str) -> None:
     path = script(tmp_path, delayed(Random(3), 60), windows)
     for options in ((), ("--partition", "k")):
@@ -245,7 +326,7 @@ TRACES = [steady, bursts, slow_partition, late_uploads, clock_skew, day_of_repla
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("windows", [TUMBLE, HOP, CUMULATE])
+@pytest.mark.parametrize("windows", [TUMBLE, HOP, CUMULATE, SESSION])
 @pytest.mark.parametrize("trace", TRACES, ids=lambda trace: getattr(trace, "__name__", "delayed"))
 def test_a_replay_of_each_trace_drops_the_predicted_rows(
     tmp_path: Path, trace: Any, windows: str
@@ -307,10 +388,11 @@ def test_the_table_for_people(tmp_path: Path) -> None:
     [
         ("", (), "the script has no query"),
         ("SELECT ts FROM t", ("--arrival", "arrived"), "it has no windows that are aggregated"),
+        ("gaps", ("--arrival", "arrived"), "the rows of its sessions have gaps of their own"),
         (
             "session",
-            ("--arrival", "arrived"),
-            "only TUMBLE, HOP and CUMULATE have ends that do not",
+            ("--arrival", "arrived", "--set", "table.exec.emit.allow-lateness=1 s"),
+            "sessions with allowed lateness are emitted again",
         ),
         ("tumble", ("--arrival", "k"), "column `k` is string, not the time at which a row arrived"),
         ("tumble", ("--arrival", "nope"), "column `nope` does not exist"),
@@ -351,6 +433,10 @@ def test_errors_say_what_to_change(
         "tumble": tumble,
         "empty": tumble,
         "session": tumble.replace(TUMBLE, "SESSION(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECONDS)"),
+        "gaps": tumble.replace(
+            TUMBLE,
+            "SESSION(TABLE t, DESCRIPTOR(ts), CASE k WHEN 'a' THEN INTERVAL '5' SECONDS END)",
+        ),
         "clock": tumble.replace("DESCRIPTOR(ts)", "DESCRIPTOR(clock)"),
         "joined": f"SELECT a.k, a.n FROM ({tumble}) AS a JOIN ({tumble}) AS b ON a.k = b.k "
         "AND a.window_start = b.window_start AND a.window_end = b.window_end",

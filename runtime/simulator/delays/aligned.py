@@ -10,6 +10,7 @@ instants for TIMESTAMP_LTZ, wall-clock times for TIMESTAMP.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,21 +18,17 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import Int64Array, int64_values, one_chunk
+from runtime.compute.kernels.columns import Int64Array, int64_values
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.wall_clock import instants_us, wall_clock_us
-from runtime.plan.local import ArrowBuffer, is_local
-from runtime.plan.rows import RowScan, local_rows
-from runtime.plan.simulated import SimulatedOperator, SimulatedTable
-from runtime.refusal import refuse
-from runtime.simulator.carried import scanned_rows
+from runtime.plan.simulated import SimulatedTable
 from runtime.simulator.tables import Moment, TableRows
-from runtime.spec.stream import FINAL_US, LATE_ROW, TIME
+from runtime.spec.stream import FINAL_US
 from runtime.streaming.watermarks import FIRE_LAG_US
 from runtime.windows.assigner import SliceAssigner
 
 # Watermark before the first row with a time
-_NONE_US = -FINAL_US
+NONE_US = -FINAL_US
 _MS_US, _MINUTE_US, _DAY_US = 1_000, 60_000_000, 86_400_000_000
 
 
@@ -66,9 +63,9 @@ class Arrivals:
 
     @cached_property
     def times_us(self) -> Int64Array:
-        """Time of each row, `_NONE_US` without one."""
+        """Time of each row, `NONE_US` without one."""
         times = self.rows.column(self.time)
-        return np.where(times.is_valid(), int64_values(times.cast(pa.int64())), _NONE_US)
+        return np.where(times.is_valid(), int64_values(times.cast(pa.int64())), NONE_US)
 
     @cached_property
     def highest_us(self) -> Int64Array:
@@ -76,8 +73,8 @@ class Arrivals:
 
         It is the lowest of the partitions that have had a row, and never falls.
         """
-        lowest = np.where(self._highest == _NONE_US, FINAL_US, self._highest).min(axis=1)
-        return np.maximum.accumulate(np.where(lowest == FINAL_US, _NONE_US, lowest))
+        lowest = np.where(self._highest == NONE_US, FINAL_US, self._highest).min(axis=1)
+        return np.maximum.accumulate(np.where(lowest == FINAL_US, NONE_US, lowest))
 
     def behind_us(self) -> list[tuple[object, int, int]]:
         """Return each partition, and by how much its time is behind the furthest one's.
@@ -88,7 +85,7 @@ class Arrivals:
         behind = []
         for number, split in enumerate(self.splits.to_pylist()):
             own = self._highest[:, number]
-            gaps = (furthest - own)[own != _NONE_US]
+            gaps = (furthest - own)[own != NONE_US]
             if len(gaps):
                 behind.append((split, int(np.median(gaps)), int(gaps.max())))
         return behind
@@ -96,13 +93,13 @@ class Arrivals:
     @cached_property
     def _highest(self) -> Int64Array:
         """int64[micro-batches + 1, partitions], highest time of each so far."""
-        highest = np.full((len(self.arrived_us) + 1, max(len(self.splits), 1)), _NONE_US)
+        highest = np.full((len(self.arrived_us) + 1, max(len(self.splits), 1)), NONE_US)
         np.maximum.at(highest, (self.batch + 1, self.split), self.times_us)
         return np.maximum.accumulate(highest)
 
 
 @dataclass(frozen=True)
-class CountedRows:
+class Counted(ABC):
     """Rows that a window operator counts, in their order of arrival.
 
     Attributes:
@@ -111,10 +108,8 @@ class CountedRows:
         time_us: int64[rows], time on the wall clock of the windows.
         key: int64[rows], number of the group key, from 0.
         keys: Values of each key column, by number of the group key.
-        windows: Windows.
         zone: Time zone of the wall clock if times are instants, else empty.
         lateness_us: How long after their end windows accept rows.
-        slices: The widths of the slices as text.
     """
 
     arrivals: Arrivals
@@ -122,9 +117,97 @@ class CountedRows:
     time_us: Int64Array
     key: Int64Array
     keys: dict[str, pa.Array]
-    windows: SliceAssigner
     zone: str
     lateness_us: int
+
+    @abstractmethod
+    def dropped(self, delay_us: int) -> Int64Array:
+        """Return the numbers of the rows that all their windows miss with a delay."""
+
+    @abstractmethod
+    def shortest_delay_us(self, share: float) -> int:
+        """Return the shortest delay, in whole milliseconds, that drops at most a share of rows."""
+
+    @abstractmethod
+    def outcome(self, delay_us: int) -> DelayOutcome:
+        """Return the effects of a delay."""
+
+    @property
+    @abstractmethod
+    def n_windows(self) -> int:
+        """Number of windows with rows, one per group key."""
+
+    @cached_property
+    def n_ahead(self) -> int:
+        """Rows whose time is more than a minute after their arrival."""
+        arrived_us = self.arrivals.arrived_us[self._batch]
+        return int(np.count_nonzero(self._instants_us(self.time_us) > arrived_us + _MINUTE_US))
+
+    def large_keys(self, share: float) -> list[tuple[dict[str, object], float]]:
+        """Return the group keys that stand out, and their shares of the rows, largest first.
+
+        They have more than `share` of the rows, and more than twice the rows of an average key.
+        """
+        if not self.keys or not len(self.key):
+            return []
+        shares = np.bincount(self.key) / len(self.key)
+        least = max(share, 2 / len(shares))
+        codes = np.argsort(-shares, kind="stable")
+        return [
+            (
+                {name: values[code].as_py() for name, values in self.keys.items()},
+                float(shares[code]),
+            )
+            for code in codes[shares[codes] > least]
+        ]
+
+    @cached_property
+    def _batch(self) -> Int64Array:
+        return self.arrivals.batch[self.number]
+
+    def _waits_of_us(self, ends: Int64Array, closing: Int64Array) -> tuple[int, int] | None:
+        """Return the median and the 99th percentile of the waits for results.
+
+        Args:
+            ends: Ends of windows.
+            closing: Micro-batch that closes each.
+        """
+        closes = closing < len(self.arrivals.arrived_us)
+        if not closes.any():
+            return None
+        waits = self.arrivals.arrived_us[closing[closes]] - self._instants_us(ends[closes])
+        median, most = np.percentile(waits, (50, 99), method="inverted_cdf")
+        return int(median), int(most)
+
+    def _closing_batch(self, closed_at_us: Int64Array, delay_us: int) -> Int64Array:
+        """Return the micro-batch after which the watermark has passed each window.
+
+        It is the number of micro-batches for windows that no watermark passes.
+
+        Args:
+            closed_at_us: Watermarks of the source that close the windows.
+            delay_us: Delay.
+        """
+        return np.searchsorted(self.arrivals.highest_us[1:], closed_at_us + delay_us)
+
+    def _reached_at_us(self, wall_us: Int64Array) -> Int64Array:
+        """Return the watermark of the source at which the windows' clock reaches each time."""
+        return reached_at_us(wall_us, self.zone) if self.zone else wall_us
+
+    def _instants_us(self, wall_us: Int64Array) -> Int64Array:
+        return instants_us(wall_us, self.zone or self.arrivals.zone)
+
+
+@dataclass(frozen=True)
+class CountedRows(Counted):
+    """Rows that TUMBLE, HOP or CUMULATE count.
+
+    Attributes:
+        windows: Windows.
+        slices: The widths of the slices as text.
+    """
+
+    windows: SliceAssigner
     slices: str
 
     def dropped(self, delay_us: int) -> Int64Array:
@@ -169,34 +252,6 @@ class CountedRows:
         return len(self._slices.key)
 
     @cached_property
-    def n_ahead(self) -> int:
-        """Rows whose time is more than a minute after their arrival."""
-        arrived_us = self.arrivals.arrived_us[self._batch]
-        return int(np.count_nonzero(self._instants_us(self.time_us) > arrived_us + _MINUTE_US))
-
-    def large_keys(self, share: float) -> list[tuple[dict[str, object], float]]:
-        """Return the group keys that stand out, and their shares of the rows, largest first.
-
-        They have more than `share` of the rows, and more than twice the rows of an average key.
-        """
-        if not self.keys or not len(self.key):
-            return []
-        shares = np.bincount(self.key) / len(self.key)
-        least = max(share, 2 / len(shares))
-        codes = np.argsort(-shares, kind="stable")
-        return [
-            (
-                {name: values[code].as_py() for name, values in self.keys.items()},
-                float(shares[code]),
-            )
-            for code in codes[shares[codes] > least]
-        ]
-
-    @cached_property
-    def _batch(self) -> Int64Array:
-        return self.arrivals.batch[self.number]
-
-    @cached_property
     def _slice_end(self) -> Int64Array:
         return self.windows.slice_end(self.time_us)
 
@@ -208,7 +263,7 @@ class CountedRows:
         """Return the longest delay with which each row misses its window; negative: none does."""
         highest_us = self.arrivals.highest_us[self._batch]
         longest_us = highest_us - self._closed_at_us(window_end, self.lateness_us)
-        return np.where(highest_us == _NONE_US, -1, longest_us)
+        return np.where(highest_us == NONE_US, -1, longest_us)
 
     @cached_property
     def _windows(self) -> _Windows:
@@ -239,17 +294,12 @@ class CountedRows:
     def _waits_us(self, delay_us: int) -> tuple[int, int] | None:
         """Return the median and the 99th percentile of the waits for results."""
         ends = np.unique(self._windows.end)
-        closing = self._closing_batch(ends, delay_us, 0)
-        closes = closing < len(self.arrivals.arrived_us)
-        if not closes.any():
-            return None
-        waits = self.arrivals.arrived_us[closing[closes]] - self._instants_us(ends[closes])
-        median, most = np.percentile(waits, (50, 99), method="inverted_cdf")
-        return int(median), int(most)
+        return self._waits_of_us(ends, self._closing_batch(self._closed_at_us(ends, 0), delay_us))
 
     def _peak_partials(self, delay_us: int) -> int:
         """Return the most partials, one per group key and slice, in state after a micro-batch."""
-        closing = self._closing_batch(self._last_end, delay_us, self.lateness_us)
+        closed_at_us = self._closed_at_us(self._last_end, self.lateness_us)
+        closing = self._closing_batch(closed_at_us, delay_us)
         is_counted = closing >= self._batch
         slices = _codes(self.key, self._slice_end, np.unique(self._slice_end))
         _, first = np.unique(slices[is_counted], return_index=True)
@@ -259,21 +309,9 @@ class CountedRows:
         # a slice that closes in the micro-batch in which it begins is in no state
         return int(np.max(np.cumsum(begun - ended), initial=0))
 
-    def _closing_batch(self, window_end: Int64Array, delay_us: int, lateness_us: int) -> Int64Array:
-        """Return the micro-batch after which the watermark has passed each window end.
-
-        It is the number of micro-batches for windows that no watermark passes.
-        """
-        closed_at_us = self._closed_at_us(window_end, lateness_us)
-        return np.searchsorted(self.arrivals.highest_us[1:], closed_at_us + delay_us)
-
     def _closed_at_us(self, window_end: Int64Array, lateness_us: int) -> Int64Array:
         """Return the watermark of the source that closes each window, on the source's clock."""
-        wall_us = window_end + lateness_us - FIRE_LAG_US
-        return reached_at_us(wall_us, self.zone) if self.zone else wall_us
-
-    def _instants_us(self, wall_us: Int64Array) -> Int64Array:
-        return instants_us(wall_us, self.zone or self.arrivals.zone)
+        return self._reached_at_us(window_end + lateness_us - FIRE_LAG_US)
 
 
 @dataclass(frozen=True)
@@ -390,47 +428,3 @@ def reached_at_us(wall_us: Int64Array, zone: str) -> Int64Array:
         before, after = np.where(has_reached, before, middle), np.where(has_reached, middle, after)
     at_us[skipped] = after
     return at_us
-
-
-def counted_rows(operator: SimulatedOperator, arrivals: Arrivals, lateness_us: int) -> CountedRows:
-    """Return the rows that an operator counts, by its own filters and expressions.
-
-    Args:
-        operator: Operator.
-        arrivals: Rows of its table.
-        lateness_us: How long after their end windows accept rows.
-
-    Raises:
-        Refused: The windows are not TUMBLE, HOP or CUMULATE on event time over one table.
-        ExecutionError: An expression fails.
-    """
-    local, mode = local_rows(operator.windows), operator.step.input.mode
-    assert is_local(local, RowScan, ArrowBuffer), "a simulated operator reads relations"
-    windows = local.window
-    if not windows.has_slices or not windows.closes:
-        refuse("only TUMBLE, HOP and CUMULATE have ends that do not depend on other rows")
-    if mode.sources[0].idle_advance_us is not None:
-        refuse("the clock of the machine advances the watermark")
-    rows = None
-    if len(mode.sources) == 1:
-        rows = scanned_rows(operator.windows, mode, {arrivals.table: [arrivals.all_columns]})
-    if rows is None:
-        refuse("its windows are not over the rows of one table")
-    assigner = windows.assigner()
-    slice_end = assigner.slice_end(int64_values(one_chunk(rows.column(TIME))))
-    # rows in gaps between windows are in none
-    rows = rows.filter(
-        pa.array(assigner.first_window_end(slice_end) <= assigner.last_window_end(slice_end))
-    )
-    codes, values = encode_keys([rows.column(name) for name in local.keys], len(rows))
-    return CountedRows(
-        arrivals,
-        int64_values(one_chunk(rows.column(LATE_ROW))),
-        int64_values(one_chunk(rows.column(TIME))),
-        codes,
-        dict(zip(local.keys, values, strict=True)),
-        assigner,
-        mode.time_zone if mode.sources[0].time_type == "timestamp" else "",
-        lateness_us,
-        windows.slice_text,
-    )
