@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +24,7 @@ from runtime.spec.stream import LATE_ROW
 from sqlwin.cli.app import main
 from sqlwin.control import SessionControl
 from sqlwin.execution.simulated import Simulated
+from sqlwin.origins import explain
 from sqlwin.result import ExplainResult
 from sqlwin.statements.nodes import Query
 from sqlwin.testing.tables import GivenTable, create_tables
@@ -381,3 +384,27 @@ def test_a_row_of_a_table_is_found_where_it_is_stored(
         *("== Row ==", "twice = 8", "", "== Rows ==", "1 of 6 rows of t"),
         "file /in/two.parquet: 1 row",
     ]
+
+
+def test_a_sum_of_doubles_that_differs_from_what_limit_picked(
+    table: sqlwin.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = f"SELECT k, window_end, SUM(CAST(v AS DOUBLE) / 10) AS s FROM TABLE({TUMBLE}) {GROUPS}"
+    picked = f"EXPLAIN ROW {sql} ORDER BY s DESC LIMIT 1"
+    assert table.execute(picked)[0]
+
+    def added_in_another_order(*arguments: Any) -> pa.Table:
+        result = result_rows(*arguments)
+        place = result.column_names.index("s")
+        sums = [math.nextafter(value, math.inf) for value in result.column("s").to_pylist()]
+        return result.set_column(place, "s", pa.array(sums))
+
+    monkeypatch.setattr(explain, "result_rows", added_in_another_order)
+    with pytest.raises(AnalysisError) as caught:
+        table.execute(picked)
+    assert caught.value.message == (
+        "the rows of this query cannot be traced: its values differ from run to run, as sums of "
+        "DOUBLE do"
+    )
+    # the rows of a condition are found without their values
+    assert table.execute(f"EXPLAIN ROW SELECT * FROM ({sql}) WHERE s > 1.2")[0]

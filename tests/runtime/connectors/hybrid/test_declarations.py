@@ -13,9 +13,11 @@ import pytest
 import sqlwin
 from runtime.connectors.filesystem.splits import FileSplits
 from runtime.connectors.hybrid.copies import CopySource
+from runtime.connectors.hybrid.history import HistoryPlan
 from runtime.connectors.hybrid.parts import Parts
 from runtime.connectors.registry import open_table
-from runtime.errors import CatalogError, SetupError
+from runtime.errors import CatalogError, ExecutionError, SetupError
+from runtime.records import to_text
 from runtime.refusal import Refused
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column, TableColumn, TableSpec, Watermark
@@ -282,6 +284,19 @@ def test_lines_that_arrive_continue_a_table(tmp_path) -> None:
     assert parts.then.is_unbounded
     _, then = parts.scans(unstarted_spark(), parts.columns)
     assert [file.path for file in then.files] == [str(tmp_path / "0.csv")]
+
+
+def test_a_plan_of_another_format_is_refused_by_name(tmp_path) -> None:
+    path = tmp_path / "history.json"
+    path.write_text(to_text(HistoryPlan(()), 1))
+    splits = open_table(hybrid()).splits(unstarted_spark())
+    with pytest.raises(ExecutionError) as caught:
+        splits.stream(str(tmp_path))
+    formats = "it has format 1, but this sqlwin reads format 3"
+    assert caught.value.message == f"cannot resume from {path}: {formats}"
+    path.write_text("{")
+    with pytest.raises(ExecutionError, match=f"cannot resume from {path}: no JSON: "):
+        splits.stream(str(tmp_path))
 
 
 WINDOW = "TABLE(TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
