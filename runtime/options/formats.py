@@ -160,9 +160,10 @@ SPARK_OPTIONS: Mapping[str, tuple[str, ...]] = {
         "samplingRatio charset",
     }.items()
 }
+MAX_FILES = "max-files-per-trigger"
 # Options of Spark's file stream source by their names in sqlwin
 STREAM_OPTIONS = {
-    "max-files-per-trigger": "maxFilesPerTrigger",
+    MAX_FILES: "maxFilesPerTrigger",
     "max-bytes-per-trigger": "maxBytesPerTrigger",
     "latest-first": "latestFirst",
     "max-file-age": "maxFileAge",

@@ -20,7 +20,7 @@ from runtime.options.checks import (
     timestamp,
     without_effect,
 )
-from runtime.options.formats import CHANGES, CHANGES_IN_FILES, FORMATS, MESSAGE_FORMATS
+from runtime.options.formats import CHANGES, CHANGES_IN_FILES, FORMATS, MAX_FILES, MESSAGE_FORMATS
 
 Options = Mapping[str, Option]
 
@@ -40,7 +40,7 @@ FILESYSTEM: Options = {
     "source.monitor-interval": Option(
         "interval between checks for new files; makes the table unbounded", duration
     ),
-    "max-files-per-trigger": Option("maximum number of files per micro-batch", integer(1)),
+    MAX_FILES: Option("maximum number of files per micro-batch", integer(1)),
     "maxFilesPerTrigger": Option(check=integer(1)),
     "max-bytes-per-trigger": Option("maximum bytes per micro-batch"),
     "maxBytesPerTrigger": Option(),
@@ -86,6 +86,9 @@ DELTA: Options = {
     "source.monitor-interval": Option(
         "interval between checks for new versions; makes the table unbounded", duration
     ),
+    MAX_FILES: Option(
+        "maximum number of files per micro-batch; a version is not split", integer(1)
+    ),
     "skip-change-commits": switch("whether a stream skips versions that delete or update rows"),
     "scan.changes": switch("whether a stream reads the changes of later versions, also deletions"),
     "starting-version": Option("first version of a stream with 'scan.changes'", integer(0)),
@@ -109,6 +112,9 @@ ICEBERG: Options = {
     "timestamp": Option("timestamp; reads the snapshot that was current then: 2024-05-01 12:00:00"),
     "source.monitor-interval": Option(
         "interval between checks for new snapshots; makes the table unbounded", duration
+    ),
+    MAX_FILES: Option(
+        "maximum number of files per micro-batch; a snapshot is not split", integer(1)
     ),
     "skip-change-commits": switch("whether a stream skips snapshots that delete or update rows"),
     "sink.parallelism": Option("number of writing tasks", integer(1)),

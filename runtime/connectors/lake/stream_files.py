@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,12 +18,15 @@ from runtime.connectors.lake.table import has_fields
 from runtime.errors import ExecutionError
 from runtime.lake.places import TablePlace
 from runtime.options.checks import is_monitored, option_values
+from runtime.options.formats import MAX_FILES
 from runtime.refusal import Refused
 from runtime.scan.lake import LakeColumn, read_footers, stored_names
 from runtime.scan.metadata import check_types
 from runtime.spark.versions.arrow_types import to_arrow_schema
 from runtime.spark.versions.newer_classes import DataSource, DataSourceStreamReader, InputPartition
 from runtime.spec.table import OPTIONS_OF_STREAMS, Column, TableSpec
+
+Version = TypeVar("Version")
 
 _BATCH_ROWS = 1 << 16
 # Options about versions, and options of streams of any connector
@@ -34,6 +38,7 @@ _OF_STREAMS = (
     "scan.changes",
     "starting-version",
     "starting-timestamp",
+    MAX_FILES,
     *OPTIONS_OF_STREAMS,
 )
 
@@ -74,12 +79,39 @@ class VersionReader(DataSourceStreamReader):
         self._until = int(options["until"]) if options.get("until") else None
         # whether to skip versions that delete or update rows
         self._skips = options.get("skips") == "true"
+        # most files in a micro-batch of several versions; None for any number
+        self._most_files = int(options["most"]) if options.get("most") else None
         self._schema = schema
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of a file."""
         assert isinstance(partition, VersionFile)
         return read_file(partition, self._schema, self._columns)
+
+    def first_versions(
+        self,
+        versions: Iterable[Version],
+        files_of: Callable[[Version], Sequence[InputPartition]],
+        n_files: int = 0,
+    ) -> list[Version]:
+        """Return the versions that a micro-batch reads, the first ones of the given.
+
+        They have at most `max-files-per-trigger` files. A version that has more is read alone.
+
+        Args:
+            versions: Versions in order.
+            files_of: Returns the files that the stream reads of a version.
+            n_files: Number of files that the micro-batch reads before them. 0 if there are none.
+        """
+        if self._most_files is None:
+            return [*versions]
+        first, n_before = list[Version](), n_files
+        for version in versions:
+            n_files += len(files_of(version))
+            if n_files > self._most_files and (first or n_before):
+                break
+            first.append(version)
+        return first
 
     def changed_column(self, schema: StructType) -> str | None:
         """Return a column that a version no longer has or has with another type, or None."""
@@ -121,7 +153,7 @@ def stream_of(
         spark: Spark session.
         spec: Table specification.
         source: Data source for its versions, with the options `table`, `path`, `options`, `until`,
-            `skips`.
+            `skips`, `most`.
         fields: Columns to read.
         place: Place of the table. None if it is in a catalog.
         newest: Newest version. Without a monitor interval, later ones are not read.
@@ -137,6 +169,7 @@ def stream_of(
         options=json.dumps([o for o in spec.options if o[0].lower() not in _OF_STREAMS]),
         until="" if is_monitored(spec) else str(newest),
         skips=values.get("skip-change-commits", "false").lower(),
+        most=values.get(MAX_FILES, ""),
         **(more or {}),
     ).load()
     if not spec.columns:

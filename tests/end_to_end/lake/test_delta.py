@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import sqlwin
 from runtime.errors import AnalysisError, CatalogError, ExecutionError
+from tests.observing import wait_for_stream
 
 START = dt.datetime(2026, 5, 1)  # noqa: DTZ001
 COUNTS = """SELECT day, window_end AS e, COUNT(*) AS n, SUM(v) AS s
@@ -180,3 +181,41 @@ def test_a_stream_of_changes_gives_the_rows_of_the_newest_version(
             "SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE alike, DESCRIPTOR(ts), INTERVAL '1' DAY)) "
             "GROUP BY window_start, window_end"
         )
+
+
+@pytest.mark.long
+def test_a_stream_reads_versions_in_parts_and_resumes_between_them(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    path, out = tmp_path / "t", tmp_path / "out"
+    for start in range(0, 60, 10):
+        write_deltalake(path, rows_of(10, start), mode="append")
+    DeltaTable(path).update(updates={"v": "v * 2"}, predicate="v > 40")
+    fresh_session.execute(f"""
+        SET 'execution.checkpointing.dir' = '{tmp_path}/ck';
+        SET 'execution.checkpointing.interval' = '1 ms';
+        CREATE TABLE t WITH ('connector' = 'delta', 'path' = '{path}', 'scan.changes' = 'true',
+          'starting-version' = '0', 'max-files-per-trigger' = '1',
+          'source.monitor-interval' = '200 ms');
+        CREATE TABLE o (one INT, n BIGINT, s BIGINT, PRIMARY KEY (one) NOT ENFORCED)
+        WITH ('connector' = 'delta', 'path' = '{out}')""")
+    query = "SELECT 1 AS one, COUNT(*) AS n, SUM(v) AS s FROM t"
+    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    ((_, *expected),) = values(fresh_session, query)
+    fresh_session.execute("SET 'execution.runtime-mode' = 'streaming'")
+
+    def counts() -> list[tuple[int, int]]:
+        """Return the rows that each version of the target has counted."""
+        if not (out / "_delta_log").exists():
+            return []
+        versions = range(1, DeltaTable(out).version() + 1)
+        tables = (DeltaTable(out, version=v).to_pyarrow_table().to_pylist() for v in versions)
+        return [(row["n"], row["s"]) for table in tables for row in table]
+
+    for until in (3, 7):
+        (result,) = fresh_session.execute(f"INSERT INTO o {query}")
+        assert result.stream is not None
+        wait_for_stream(result.stream, lambda n=until: len(counts()) >= n, explain=counts)
+        result.stream.stop()
+    assert [n for n, _ in counts()] == [10, 20, 30, 40, 50, 60, 60]
+    assert counts()[-1] == tuple(expected)

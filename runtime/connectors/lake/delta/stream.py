@@ -91,26 +91,32 @@ class _DeltaReader(VersionReader):
         newest = max(versions, default=start["version"])
         if self._until is not None:
             newest = min(newest, max(self._until, start["version"]))
-        if start["version"] >= 0:
-            newest = min(newest, start["version"] + _MAX_VERSIONS)
-        return {"version": max(newest, start["version"])}
+        at, n_files = start["version"], 0
+        if at < 0:
+            at = self._first_version(newest)
+            if at < newest and self._most_files is not None:
+                n_files = len(self._snapshot(at))
+        following = range(at + 1, min(newest, at + _MAX_VERSIONS) + 1)
+        return {"version": [at, *self.first_versions(following, self._files_of, n_files)][-1]}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         if end["version"] <= start["version"]:
             return []
         first, parts = start["version"], list[InputPartition]()
         if first < 0:
-            first = end["version"]
-            if self._start:
-                # a resumed stream needs no such version, whose log may have been cleaned up
-                options = (*self._spec.options, *self._start)
-                first = open_delta(
-                    replace(self._spec, options=options), self._at, self._zone
-                ).version()
+            # a resumed stream needs no such version, whose log may have been cleaned up
+            first = self._first_version(end["version"])
             parts += self._snapshot(first)
         for version in range(first + 1, end["version"] + 1):
             parts += self._files_of(version)
         return parts
+
+    def _first_version(self, newest: int) -> int:
+        """Return the version whose rows a new stream reads first."""
+        if not self._start:
+            return newest
+        spec = replace(self._spec, options=(*self._spec.options, *self._start))
+        return open_delta(spec, self._at, self._zone).version()
 
     def _snapshot(self, version: int) -> list[InputPartition]:
         options = (*self._spec.options, ("version", str(version)))

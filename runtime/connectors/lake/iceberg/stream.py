@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -57,8 +58,15 @@ class _IcebergReader(VersionReader):
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
         if self._until is not None:
             return {"snapshot": self._until} if start["snapshot"] == 0 else start
-        newest = self._table().current_snapshot()
-        return start if newest is None else {"snapshot": newest.snapshot_id}
+        table, at = self._table(), start["snapshot"]
+        newest = table.current_snapshot()
+        if newest is None:
+            return start
+        if at == 0 or self._most_files is None:
+            return {"snapshot": newest.snapshot_id}
+        following = self._snapshots_between(table, at, newest.snapshot_id)
+        first = self.first_versions(following, partial(self._added_files, table))
+        return {"snapshot": [at, *(snapshot.snapshot_id for snapshot in first)][-1]}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         if end["snapshot"] == start["snapshot"]:

@@ -229,3 +229,42 @@ def test_a_resumed_stream_needs_no_log_of_its_first_version(tmp_path):
         read(reader, -1, 2)
     with pytest.raises(ExecutionError, match=r"version 7 of .* does not exist"):
         read(reader_of(tmp_path, schema, **{"starting-version": "7"}), -1, 2)
+
+
+def steps_of(reader, start=-1, key="version"):
+    """Return the offsets at which the micro-batches of a stream end."""
+    steps, before = [], {key: start}
+    while (after := reader.latestOffset(before, None)) != before:
+        steps.append(after[key])
+        before = after
+    return steps
+
+
+@pytest.mark.variants(1)
+@pytest.mark.parametrize("has_feed", [True, False], ids=["feed", "files"])
+@pytest.mark.parametrize("most", ["1", "3"])
+def test_changes_are_read_in_parts_of_whole_versions(tmp_path, most, has_feed):
+    last = changing_table(tmp_path, random.Random(4), has_feed=has_feed)
+    schema = delta_schema(DeltaTable(tmp_path)).add(CHANGE_TYPE, StringType())
+    reader = reader_of(tmp_path, schema, most=most, **{"starting-version": "0"})
+    steps = steps_of(reader)
+    assert steps[-1] == last and len(steps) > 1
+    changes = []
+    for start, end in zip([-1, *steps], steps, strict=False):
+        parts = reader.partitions({"version": start}, {"version": end})
+        assert len(parts) <= int(most) or end == max(start + 1, 0)
+        changes += read(reader, start, end)
+        rows = DeltaTable(tmp_path, version=end).to_pyarrow_table().to_pylist()
+        expected = Counter(tuple((n, row[n]) for n in ("k", "p", "v")) for row in rows)
+        assert net_rows([dict(row) for row in changes]) == expected
+    # a resumed stream goes on from any version
+    assert steps_of(reader, 1)[-1] == last
+
+
+def test_a_stream_without_a_first_version_begins_with_the_newest(tmp_path):
+    for start in range(0, 15, 3):
+        write_deltalake(tmp_path, table_of(3, start), mode="append")
+    assert steps_of(reader_of(tmp_path, most="2")) == [4]
+    assert steps_of(reader_of(tmp_path, most="2"), 0) == [2, 4]
+    assert steps_of(reader_of(tmp_path, most="2", until="3"), 0) == [2, 3]
+    assert steps_of(reader_of(tmp_path), 0) == [4]

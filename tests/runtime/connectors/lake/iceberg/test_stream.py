@@ -11,6 +11,7 @@ from runtime.connectors.lake.iceberg.snapshot import spark_schema
 from runtime.connectors.lake.iceberg.stream import IcebergSnapshots
 from runtime.errors import ExecutionError
 from tests.runtime.connectors.lake.delta.test_snapshot import as_set
+from tests.runtime.connectors.lake.delta.test_stream import steps_of
 from tests.runtime.connectors.lake.iceberg.test_snapshot import (
     TYPES,
     catalog,
@@ -102,3 +103,13 @@ def test_columns_may_be_added_but_not_removed_if_read(catalog, reader_of):
     table.append(rows_of(1, 9).select(["i"]))
     with pytest.raises(ExecutionError, match="the column k was changed"):
         read(reader, second, table.current_snapshot().snapshot_id)
+
+
+def test_snapshots_are_read_in_parts(catalog, reader_of):
+    table = create_table(catalog)
+    for start in (0, 6, 12, 18):
+        table.append(rows_of(6, start))
+    ids = [snapshot.snapshot_id for snapshot in table.snapshots()]
+    reader = reader_of(table, most="2")
+    assert steps_of(reader, 0, "snapshot") == [ids[-1]]
+    assert steps_of(reader, ids[0], "snapshot") == [ids[2], ids[3]]
