@@ -19,6 +19,9 @@ WRITES = {
     "committed": r"/commits/\d+$",
 }
 
+# Under load, a start of Spark and the first micro-batch take minutes.
+_SECONDS = 600
+
 
 def wait_for_writes(
     process: subprocess.Popen[str], directory: Path, pattern: str, number: int
@@ -46,7 +49,9 @@ def wait_for_writes(
         new.update(files() - before)  # some are deleted meanwhile
         return len(new) >= number or process.poll() is not None
 
-    wait_until(is_reached, every_s=0.01, explain=lambda: f"{len(new)} files like {pattern}")
+    wait_until(
+        is_reached, _SECONDS, every_s=0.01, explain=lambda: f"{len(new)} files like {pattern}"
+    )
 
 
 def kill(process: subprocess.Popen[str]) -> None:
