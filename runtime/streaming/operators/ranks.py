@@ -48,7 +48,7 @@ from runtime.streaming.operators.base import (
 from runtime.streaming.operators.row_changes import DELETE, INSERT, deletes, differences, updates
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.marked_chunks import MARK, MarkedChunks
+from runtime.streaming.state.marked_chunks import MarkedChunks
 from runtime.streaming.state.metadata import (
     ExpiringRankMetadata,
     MarkedMetadata,
@@ -57,6 +57,7 @@ from runtime.streaming.state.metadata import (
 from runtime.streaming.watermarks import Watermarks, watermark_of_rows_us
 from runtime.windows.times import FIRST_TIME, LAST_TIME
 
+_NUMBER = "$number"
 # Maximum number of stored changes per row that they add up to, before they are merged
 _MAX_PARTS = 2
 # How often expired rows are searched within a time-to-live
@@ -109,7 +110,7 @@ class RankOperator(KeyGroupOperator):
             spec.first.by,
             spec.common.thresholds,
             () if before is None else before.chunks,
-            lambda table: spec.columns.of(table, FIRST_TIME, LAST_TIME, MARK),
+            lambda table: spec.columns.of(table, FIRST_TIME, LAST_TIME),
         )
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
@@ -180,7 +181,12 @@ class RankOperator(KeyGroupOperator):
             waits = pa.array(~is_due[marks])
             to_add.append(new.filter(waits))
             new = new.filter(pa.array(is_due[marks]))
-        rows = [table for _, table in self._state.take_marked(is_due)]
+
+        def stay(rows: pa.Table) -> BoolArray:
+            """Return which rows hide later ones."""
+            return self._is_seen(rows) & (int64_column(rows, LAST_TIME) > (fires or -FINAL_US))
+
+        rows = [table for _, table in self._state.take_marked(is_due, stay)]
         if new is not None:
             rows.append(new)
         if sum(table.num_rows for table in rows):
@@ -190,7 +196,7 @@ class RankOperator(KeyGroupOperator):
             first = self._first(self._unseen(table))
             is_passed = int64_column(first, LAST_TIME) <= fires
             passed = self._apart(first.filter(pa.array(is_passed)))
-            to_add += [table.filter(pa.array(self._is_seen(table))), self._seen(passed)]
+            to_add += [self._seen(passed)]
             to_add = [t.filter(pa.array(int64_column(t, LAST_TIME) > fires)) for t in to_add]
             to_add.append(first.filter(pa.array(~is_passed)))
             if passed.num_rows:
@@ -203,8 +209,8 @@ class RankOperator(KeyGroupOperator):
         n_known = sum(table.num_rows for table in known)
         table = pa.concat_tables([*known, new]).combine_chunks()
         self._note_bytes(table)
-        numbered = table.append_column(MARK, pa.array(np.arange(len(table))))
-        numbers = int64_column(self._first(self._unseen(numbered)), MARK)
+        numbered = table.append_column(_NUMBER, pa.array(np.arange(len(table))))
+        numbers = int64_column(self._first(self._unseen(numbered)), _NUMBER)
         return table.take(pa.array(np.sort(numbers[numbers >= n_known])))
 
     def _is_seen(self, table: pa.Table) -> BoolArray:

@@ -50,7 +50,7 @@ from runtime.streaming.operators.base import (
 from runtime.streaming.operators.firing import UpdateRules
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.marked_chunks import MARK, MarkedChunks
+from runtime.streaming.state.marked_chunks import MarkedChunks
 from runtime.streaming.state.metadata import MarkedChunk, OperatorMetadata, SessionMetadata
 from runtime.streaming.watermarks import Watermarks, emitted_by_sessions_us
 from runtime.windows.times import FIRST_TIME, LAST_TIME
@@ -89,7 +89,7 @@ class SessionOperator(KeyGroupOperator):
             window.partition,
             spec.common.thresholds,
             self._chunks_before(),
-            lambda table: spec.columns.of(table, MARK),
+            spec.columns.of,
         )
 
     def _chunks_before(self) -> Sequence[MarkedChunk]:

@@ -39,7 +39,7 @@ from runtime.streaming.operators.base import (
 )
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.columns import StateColumns
-from runtime.streaming.state.marked_chunks import MARK, MarkedChunks
+from runtime.streaming.state.marked_chunks import MarkedChunks
 from runtime.streaming.state.metadata import MarkedMetadata, VersionMetadata
 from runtime.streaming.watermarks import Watermarks, watermark_of_rows_us
 from runtime.windows.times import FIRST_TIME, LAST_TIME
@@ -91,7 +91,7 @@ class VersionOperator(KeyGroupOperator):
             spec.versions.keys,
             spec.common.thresholds,
             () if before is None else before.chunks,
-            lambda table: spec.columns.of(table, FIRST_TIME, LAST_TIME, MARK),
+            lambda table: spec.columns.of(table, FIRST_TIME, LAST_TIME),
         )
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:

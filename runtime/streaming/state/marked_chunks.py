@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from runtime.compute.arrow.blobs import pieces
-from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column
+from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column, one_chunk
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.state.blobs import BlobStore, required_blob
 from runtime.streaming.state.codec import decode_bits, decode_table, encode_bits
@@ -24,7 +26,46 @@ from runtime.streaming.state.metadata import MarkedChunk
 from runtime.streaming.state.table_cache import CACHE, remove_table, unique_name, write_table
 from runtime.windows.times import FIRST_TIME, LAST_TIME
 
-MARK = "$mark"
+# Columns of a cached chunk: all marks in order, and the rows that have them
+_MARK, _ROW = "$mark", "$row"
+# A search for one mark takes about as long as a look at so many rows
+_ROWS_PER_SEARCH = 32
+
+
+class _Rows(NamedTuple):
+    """Rows of a chunk, also those that were taken.
+
+    Attributes:
+        table: Rows.
+        marks: Their marks, in ascending order.
+        numbers: Numbers of the rows with these marks.
+    """
+
+    table: pa.Table
+    marks: npt.NDArray[np.int32]
+    numbers: npt.NDArray[np.int32]
+
+    def find(self, is_marked: BoolArray, marks: npt.NDArray[np.int32]) -> Int64Array:
+        """Return the numbers of rows with some marks, in order.
+
+        Args:
+            is_marked: One element per mark.
+            marks: The marks of which it is True, in order.
+        """
+        if len(marks) * _ROWS_PER_SEARCH > len(self.marks):
+            found = np.flatnonzero(is_marked.take(self.marks))
+        else:
+            first = self.marks.searchsorted(marks)
+            n_rows = self.marks.searchsorted(marks, "right") - first
+            first, n_rows = first[n_rows > 0], n_rows[n_rows > 0]
+            before = np.cumsum(n_rows) - n_rows
+            found = np.arange(n_rows.sum()) + np.repeat(first - before, n_rows)
+        numbers: Int64Array = np.sort(self.numbers[found]).astype(np.int64)
+        return numbers
+
+    def marks_of(self, is_chosen: BoolArray) -> npt.NDArray[np.int32]:
+        """Return the marks of some rows."""
+        return self.marks[is_chosen[self.numbers]]
 
 
 class MarkedChunks:
@@ -35,7 +76,7 @@ class MarkedChunks:
         partition: Partition columns.
         thresholds: Number of marks, and when chunks are merged.
         chunks: Attribute `chunks` at the end of the last micro-batch. Empty at first.
-        read: Returns a stored table with the columns that the operator needs, and MARK.
+        read: Returns a stored table with the columns that the operator needs.
 
     Attributes:
         chunks: Chunks in state.
@@ -86,19 +127,19 @@ class MarkedChunks:
         for chunk in self.chunks:
             if chunk.last_us > until_us:
                 continue
-            table = self._table(chunk)
-            last_us = int64_column(table, LAST_TIME)
-            ends = (last_us <= until_us) & self._is_remaining(chunk, table)
+            rows = self._rows(chunk)
+            last_us = int64_column(rows.table, LAST_TIME)
+            ends = (last_us <= until_us) & self._is_remaining(chunk, rows.table)
             if after_us is not None:
                 ends &= last_us > after_us
-            is_marked[int64_column(table, MARK)[ends]] = True
+            is_marked[rows.marks_of(ends)] = True
 
     def mark_runs(self, is_marked: BoolArray, runs: Iterable[str]) -> None:
         """Mark the partitions of all rows in some runs."""
         for chunk in self.chunks:
             if chunk.run in runs:
-                table = self._table(chunk)
-                is_marked[int64_column(table, MARK)[self._is_remaining(chunk, table)]] = True
+                rows = self._rows(chunk)
+                is_marked[rows.marks_of(self._is_remaining(chunk, rows.table))] = True
 
     def append(
         self, table: pa.Table, merge: Callable[[pa.Table], pa.Table] = lambda table: table
@@ -128,45 +169,52 @@ class MarkedChunks:
         self._write(merge(pa.concat_tables([*self._take(chunks), table])))
         return alike
 
-    def take_marked(self, is_marked: BoolArray) -> Iterator[tuple[str, pa.Table]]:
+    def take_marked(
+        self, is_marked: BoolArray, stay: Callable[[pa.Table], BoolArray] | None = None
+    ) -> Iterator[tuple[str, pa.Table]]:
         """Take the rows of partitions with some marks out of their chunks.
 
         Args:
             is_marked: One element per mark.
+            stay: Returns which of these rows stay in their chunks. None: none.
 
         Yields:
-            (run, its rows), without MARK.
+            (run, its rows, also those that stay).
         """
+        marks = _numbers_of(is_marked)
         for place, chunk in reversed(list(enumerate(self.chunks))):
-            table = self._table(chunk)
-            is_there = self._is_remaining(chunk, table)
-            is_taken = is_marked.take(int64_column(table, MARK)) & is_there
-            if not is_taken.any():
+            table = self._rows(chunk).table
+            numbers = self._find(chunk, is_marked, marks)
+            if not len(numbers):
                 continue
-            yield chunk.run, table.filter(pa.array(is_taken)).drop_columns([MARK])
-            is_there &= ~is_taken
+            rows = table.take(pa.array(numbers))
+            yield chunk.run, rows
+            if stay is not None:
+                numbers = numbers[~stay(rows)]
+            if not len(numbers):
+                continue
+            is_there = self._is_remaining(chunk, table)
+            is_there[numbers] = False
             if not is_there.any():
                 self._remove(chunk)
             else:
                 self.chunks[place] = self._without(chunk, table, is_there)
 
     def rows_marked(self, is_marked: BoolArray) -> list[pa.Table]:
-        """Return the rows of partitions with some marks, without MARK. They stay in their chunks.
+        """Return the rows of partitions with some marks. They stay in their chunks.
 
         Args:
             is_marked: One element per mark.
         """
-        tables = []
+        marks, tables = _numbers_of(is_marked), []
         for chunk in self.chunks:
-            table = self._table(chunk)
-            places = np.flatnonzero(is_marked.take(int64_column(table, MARK)))
-            if len(places):
-                places = places[self._is_remaining(chunk, table)[places]]
-                tables.append(table.drop_columns([MARK]).take(pa.array(places)))
+            numbers = self._find(chunk, is_marked, marks)
+            if len(numbers):
+                tables.append(self._rows(chunk).table.take(pa.array(numbers)))
         return tables
 
     def take_all(self) -> list[pa.Table]:
-        """Take all rows, without MARK."""
+        """Take all rows."""
         return self._take([*self.chunks])
 
     def clear(self) -> None:
@@ -182,7 +230,7 @@ class MarkedChunks:
         for piece in pieces(table.sort_by(FIRST_TIME)):
             first_us, last_us = (int(int64_column(piece, t).min()) for t in (FIRST_TIME, LAST_TIME))
             name, n_bytes = write_table(self._store, piece)
-            CACHE.put(name, self._add_marks(piece))
+            CACHE.put(name, self._with_marks(piece))
             rows = piece.num_rows
             self.chunks.append(MarkedChunk(name, rows, n_bytes, first_us, last_us, run))
 
@@ -190,10 +238,9 @@ class MarkedChunks:
         """Return the rows of some chunks, and remove the chunks."""
         tables = []
         for chunk in chunks:
-            table = self._table(chunk)
+            table = self._rows(chunk).table
             is_there = self._is_remaining(chunk, table)
-            table = table if is_there.all() else table.filter(pa.array(is_there))
-            tables.append(table.drop_columns([MARK]))
+            tables.append(table if is_there.all() else table.filter(pa.array(is_there)))
             self._remove(chunk)
         return tables
 
@@ -215,19 +262,38 @@ class MarkedChunks:
             return np.ones(len(table), np.bool_)
         return ~decode_bits(required_blob(self._store, chunk.taken), len(table))
 
-    def _table(self, chunk: MarkedChunk) -> pa.Table:
-        """Return all rows of a chunk with their marks, including those that were taken."""
+    def _find(
+        self, chunk: MarkedChunk, is_marked: BoolArray, marks: npt.NDArray[np.int32]
+    ) -> Int64Array:
+        """Return the numbers of the remaining rows with some marks. See `_Rows.find`."""
+        rows = self._rows(chunk)
+        numbers = rows.find(is_marked, marks)
+        if not len(numbers):
+            return numbers
+        return numbers[self._is_remaining(chunk, rows.table)[numbers]]
+
+    def _rows(self, chunk: MarkedChunk) -> _Rows:
+        """Return all rows of a chunk, including those that were taken."""
         table = CACHE.get(chunk.name)
         if table is None:
-            table = self._add_marks(decode_table(required_blob(self._store, chunk.name)))
+            table = self._with_marks(decode_table(required_blob(self._store, chunk.name)))
             CACHE.put(chunk.name, table)
-        return self._read(table)
+        marks, numbers = (one_chunk(table.column(name)).to_numpy() for name in (_MARK, _ROW))
+        return _Rows(self._read(table.drop_columns([_MARK, _ROW])), marks, numbers)
 
-    def _add_marks(self, table: pa.Table) -> pa.Table:
-        return table.append_column(MARK, pa.array(self.marks(table)))
+    def _with_marks(self, table: pa.Table) -> pa.Table:
+        marks = self.marks(table).astype(np.int32)
+        order = np.argsort(marks)
+        table = table.append_column(_MARK, pa.array(marks[order]))
+        return table.append_column(_ROW, pa.array(order.astype(np.int32)))
 
     def _remove(self, chunk: MarkedChunk) -> None:
         self.chunks.remove(chunk)
         remove_table(self._store, chunk.name)
         if chunk.taken is not None:
             self._store.remove(chunk.taken)
+
+
+def _numbers_of(is_marked: BoolArray) -> npt.NDArray[np.int32]:
+    """Return the marks that are True, in order."""
+    return np.flatnonzero(is_marked).astype(np.int32)

@@ -39,8 +39,58 @@ def unique_name() -> str:
 PIECE_BYTES = 4 * MAX_BLOB_BYTES
 # Smaller tables are kept in the worker's memory instead of a file
 _WORTH_A_FILE_BYTES = 256 << 10
+# Maximum bytes of files that a worker keeps mapped. A new map reads each page by a page fault, and
+# these take longer than a search for some keys.
+_MAPPED_BYTES = 512 << 20
 # Sweep the files whenever 1 / _SWEEPS of the limit has been written
 _SWEEPS = 16
+
+
+class _Tables:
+    """The most recently used tables by name.
+
+    Args:
+        max_bytes: Maximum bytes of all tables. Larger tables are not kept.
+
+    Attributes:
+        n_bytes: Bytes of all tables.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.n_bytes = 0
+        self._max_bytes = max_bytes
+        # each with its size in bytes
+        self._tables: OrderedDict[str, tuple[pa.Table, int]] = OrderedDict()
+
+    def get(self, name: str, *, is_last: bool = False) -> pa.Table | None:
+        """Return a table, or None. If `is_last`, it will be the first to be evicted."""
+        if name not in self._tables:
+            return None
+        self._tables.move_to_end(name, last=not is_last)
+        return self._tables[name][0]
+
+    def put(self, name: str, table: pa.Table, n_bytes: int) -> None:
+        """Keep a table, and evict the least recently used ones."""
+        self.remove(name)
+        if n_bytes > self._max_bytes:
+            return
+        self._tables[name] = table, n_bytes
+        self.n_bytes += n_bytes
+        while self.n_bytes > self._max_bytes:
+            _, (_, evicted_bytes) = self._tables.popitem(last=False)
+            self.n_bytes -= evicted_bytes
+
+    def remove(self, name: str) -> bool:
+        """Drop a table. Return whether it was there."""
+        entry = self._tables.pop(name, None)
+        if entry is not None:
+            self.n_bytes -= entry[1]
+        return entry is not None
+
+    def clear(self) -> None:
+        """Drop all tables."""
+        self._tables.clear()
+        self.n_bytes = 0
 
 
 class SharedTables:
@@ -51,22 +101,29 @@ class SharedTables:
     Args:
         directory: Directory of the files. It is created when needed and holds nothing else.
         max_bytes: Approximate limit for all files; the least recently used are deleted.
+        max_mapped: Maximum bytes of tables that stay mapped in this process.
     """
 
-    def __init__(self, directory: Path, max_bytes: int) -> None:
+    def __init__(self, directory: Path, max_bytes: int, max_mapped: int = _MAPPED_BYTES) -> None:
         self._directory = directory
         self._max_bytes = max_bytes
         self._n_unswept_bytes = 0
+        self._mapped = _Tables(max_mapped)
 
     def get(self, name: str) -> pa.Table | None:
         """Return the table of a blob, mapped from its file, or None if it has no file."""
         path = self._directory / name
+        table = self._mapped.get(name)
         try:
             os.utime(path)
-            with pa.memory_map(os.fspath(path)) as file:
-                return pa.ipc.open_stream(file).read_all()
-        except OSError:
-            return None  # never written, or swept
+            if table is None:
+                with pa.memory_map(os.fspath(path)) as file:
+                    table = pa.ipc.open_stream(file).read_all()
+                self._mapped.put(name, table, table_bytes(table))
+        except OSError:  # never written, or swept
+            self._mapped.remove(name)
+            return None
+        return table
 
     def put(self, name: str, table: pa.Table) -> bool:
         """Write the file of a table. Return whether it could be written."""
@@ -91,6 +148,7 @@ class SharedTables:
 
     def remove(self, name: str) -> None:
         """Delete the file of a table. Processes that have mapped it can still read it."""
+        self._mapped.remove(name)
         with suppress(OSError):
             (self._directory / name).unlink()
 
@@ -123,16 +181,13 @@ class TableCache:
     """
 
     def __init__(self, max_bytes: int, shared: SharedTables | None = None) -> None:
-        self._max_bytes = max_bytes
+        self._own = _Tables(max_bytes)
         self._shared = shared
-        self._n_bytes = 0
-        # each with its size in bytes
-        self._tables: OrderedDict[str, tuple[pa.Table, int]] = OrderedDict()
 
     @property
     def n_bytes(self) -> int:
         """Bytes of all tables except shared ones."""
-        return self._n_bytes
+        return self._own.n_bytes
 
     def get(self, name: str, *, is_last: bool = False) -> pa.Table | None:
         """Return the table of a blob, or None if it is not cached.
@@ -141,38 +196,24 @@ class TableCache:
             name: Name of the blob.
             is_last: Whether it will not be requested again soon: it is evicted first.
         """
-        entry = self._tables.get(name)
-        if entry is None:
-            return None if self._shared is None else self._shared.get(name)
-        self._tables.move_to_end(name, last=not is_last)
-        return entry[0]
+        table = self._own.get(name, is_last=is_last)
+        return self._shared.get(name) if table is None and self._shared is not None else table
 
     def put(self, name: str, table: pa.Table) -> None:
         """Cache the table of a blob, and evict the least recently used ones."""
         self.remove(name)
         n_bytes = table_bytes(table)
-        if self._shared is not None and n_bytes >= _WORTH_A_FILE_BYTES:
-            if self._shared.put(name, table):
-                return
-        if n_bytes > self._max_bytes:
-            return
-        self._tables[name] = table, n_bytes
-        self._n_bytes += n_bytes
-        while self._n_bytes > self._max_bytes:
-            _, (_, n_bytes) = self._tables.popitem(last=False)
-            self._n_bytes -= n_bytes
+        shared = self._shared if n_bytes >= _WORTH_A_FILE_BYTES else None
+        if shared is None or not shared.put(name, table):
+            self._own.put(name, table, n_bytes)
 
     def clear(self) -> None:
         """Drop all tables except shared ones."""
-        self._tables.clear()
-        self._n_bytes = 0
+        self._own.clear()
 
     def remove(self, name: str) -> None:
         """Drop a table if it is cached."""
-        entry = self._tables.pop(name, None)
-        if entry is not None:
-            self._n_bytes -= entry[1]
-        elif self._shared is not None:
+        if not self._own.remove(name) and self._shared is not None:
             self._shared.remove(name)
 
 

@@ -150,6 +150,16 @@ def replace_contents(stream: Stream):
     return metadata
 
 
+def test_keys_whose_rows_were_emitted_stay_where_they_are():
+    stream = Stream(spec_of(Tumble(SECOND)), THRESHOLDS[1])
+    assert len(stream.read([(str(n), 0, n) for n in range(50)], 1.5)) == 50
+    (seen,) = replace_contents(stream).contents.chunks
+    for second in range(2, 5):
+        new = [("0", second, 7), (f"of {second}", second, 0)]
+        assert stream.read(new, second + 1.5) == [(f"of {second}", 0)]
+        assert seen in replace_contents(stream).contents.chunks
+
+
 def test_a_late_row_is_counted_and_does_not_hide_later_rows():
     stream = Stream(spec_of(Tumble(SECOND)))
     stream.read([], 5)

@@ -96,6 +96,19 @@ def test_a_table_in_use_survives_its_file(tmp_path):
     assert result.equals(LARGE)
 
 
+def test_a_file_stays_mapped_while_others_fit_and_it_exists(tmp_path):
+    shared = SharedTables(tmp_path, 1 << 30, max_mapped=LARGE.nbytes)
+    for name in "ab":
+        shared.put(name, LARGE)
+    first = shared.get("a")
+    assert shared.get("a") is first
+    assert shared.get("b").equals(LARGE)
+    again = shared.get("a")
+    assert again is not first and again.equals(LARGE)
+    (tmp_path / "a").unlink()
+    assert shared.get("a") is None
+
+
 def test_a_part_of_a_table_takes_no_more_room_than_it_has_rows(tmp_path):
     cache = shared_tables(tmp_path)
     cache.put("part", table(1 << 20).slice(5, 1 << 15))
