@@ -28,7 +28,7 @@ from planner.nodes.logical import (
     WindowDeduplicate,
     WindowRank,
 )
-from planner.nodes.windows import window_properties
+from planner.nodes.windows import filters_results, window_properties
 from planner.sql.build import column, literal
 from planner.sql.nodes import CHANGELOG, TO_CHANGELOG, WindowFunctionCall, error_at, span_of
 from planner.streams.refusals import BATCH, StreamRefusal
@@ -77,6 +77,7 @@ def bind_to_changelog(
         _refuse_changes(function, source, relations)
         signed = source
     else:
+        _check_updates(function, signed, codes, sql)
         code = _code(codes)
         if len(codes) < len(SHORT_KINDS):
             mapped = [literal(SHORT_KINDS[kind]) for kind in codes]
@@ -134,6 +135,21 @@ def _code(codes: dict[str, str]) -> exp.Case:
         is_one = exp.In(this=column(CHANGE_KIND), expressions=kinds)
         case.append("ifs", exp.If(this=is_one, true=literal(code)))
     return case
+
+
+def _check_updates(
+    function: WindowFunctionCall, signed: Node, codes: dict[str, str], sql: str
+) -> None:
+    """Refuse to leave out the row before an update if it may be all that passes a condition."""
+    if "DELETE" not in codes or "UPDATE_BEFORE" in codes:
+        return
+    if any(signed.find_all(ResultChanges)) and filters_results(signed):
+        raise StreamRefusal(
+            f"op_mapping of {TO_CHANGELOG} does not map UPDATE_BEFORE, but a condition on results "
+            "that change may pass the row before an update alone, which then is deleted",
+            f"map it to the code of DELETE: MAP['UPDATE_BEFORE, DELETE', '{codes['DELETE']}', ...]",
+            span_of(function.args.get("op_mapping")) or span_of(function.this),
+        ).place_in(sql)
 
 
 def _refuse_changes(function: WindowFunctionCall, source: Node, relations: Relations) -> None:
