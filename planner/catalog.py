@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from runtime.plan.rows import LocalRows
+from runtime.plan.arrow_rows import LocalRows
 from runtime.refusal import Refusal
 from runtime.spec.expressions import Expression
 from runtime.spec.materialized import SliceFiles, SliceTable

@@ -32,7 +32,7 @@ from runtime.spark.shipping import ship_code
 from runtime.spec.figures import count_text
 from runtime.spec.table import Watermark
 from runtime.spec.user_aggregates import UserDefinedAggregateFunction
-from sqlwin.catalog.columns import check_time_column
+from sqlwin.catalog.column_lookup import check_time_column
 from sqlwin.catalog.entries import Entry, Registered, View, columns_of
 from sqlwin.dataframes import translate_errors_of
 from sqlwin.execution.runner import Runner

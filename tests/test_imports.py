@@ -118,7 +118,7 @@ MAY_IMPORT = {
     # the oracle of kernels and operators: only scalar expressions are the engine's
     "runtime.definition": (
         "runtime runtime.compute.arrow.evaluate runtime.compute.arrow.types "
-        "runtime.engines.local.rows runtime.functions runtime.plan runtime.spec runtime.windows "
+        "runtime.engines.local.execute runtime.functions runtime.plan runtime.spec runtime.windows "
         "pyarrow"
     ),
     "runtime.simulator": (
@@ -278,7 +278,7 @@ MAY_IMPORT = {
     ),
     "sqlwin.server.reading": (
         "planner.sql runtime runtime.frames runtime.functions runtime.scan runtime.spark "
-        "sqlwin.catalog.spark.functions sqlwin.control sqlwin.parser sqlwin.statements py4j pyspark sqlglot"
+        "sqlwin.catalog.spark.function_names sqlwin.control sqlwin.parser sqlwin.statements py4j pyspark sqlglot"
     ),
     "sqlwin.lsp": (
         "planner.aggregates planner.sql runtime runtime.spark sqlwin sqlwin.config "
@@ -425,7 +425,7 @@ FOR_PARTS = (
     *("sqlwin.catalog.entries", "sqlwin.execution.activity", "sqlwin.execution.simulated"),
     *("sqlwin.execution.streams.handle", "sqlwin.execution.streams.history"),
     *("sqlwin.execution.streams.registry", "sqlwin.execution.streams.status"),
-    *("sqlwin.catalog.spark.functions", "sqlwin.parser.", "sqlwin.statements."),
+    *("sqlwin.catalog.spark.function_names", "sqlwin.parser.", "sqlwin.statements."),
     *("sqlwin.config.", "sqlwin.console.", "sqlwin.display.", "sqlwin.help."),
     "sqlwin.repl.completion.",
 )
@@ -463,7 +463,7 @@ def test_a_part_reaches_the_core_through_its_control() -> None:
 def test_an_import_past_the_control_is_refused(imported: str) -> None:
     assert passes_control("sqlwin.ui.snapshot", imported)
     assert not passes_control("sqlwin.ui.snapshot", "sqlwin.control")
-    assert not passes_control("sqlwin.server.client", "sqlwin.dbapi.rows")
+    assert not passes_control("sqlwin.server.client", "sqlwin.dbapi.fetching")
 
 
 def test_the_core_imports_no_part() -> None:
@@ -501,7 +501,7 @@ def test_only_the_registry_imports_connectors() -> None:
     ("module", "imported"),
     [
         ("sqlwin.execution.planning", "runtime.connectors.filesystem.read"),
-        ("runtime.streaming.checkpoint", "runtime.connectors.columns"),
+        ("runtime.streaming.checkpoint", "runtime.connectors.declared_columns"),
         ("runtime.connectors.lake.table", "runtime.connectors.filesystem.read"),
         ("runtime.connectors.writing", "runtime.connectors.print"),
     ],

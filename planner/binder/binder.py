@@ -21,9 +21,9 @@ from planner.aggregates.calls import (
 from planner.binder.all_time.groups import bind_grouping_of_stream
 from planner.binder.analysed_apart import analyse_apart
 from planner.binder.changes.net_rows import signed_rows
+from planner.binder.changes.remaining_rows import in_windows_of_changes
 from planner.binder.changes.to_changelog import bind_changelog
 from planner.binder.changes.whole_tables import with_rows_of_keys
-from planner.binder.changes.windows import in_windows_of_changes
 from planner.binder.fill.clause import DEFAULT_FILL, FillOptions, bind_fill, fill_clause
 from planner.binder.fill.function import bind_gap_fill
 from planner.binder.group_windows import rewrite_group_windows
@@ -52,7 +52,7 @@ from planner.binder.window_block import (
 from planner.binder.window_function import reading_date, window_node, window_of, with_date
 from planner.catalog import Catalog, Schema
 from planner.nodes.logical import NetRows, Node, WindowTableFunction
-from planner.nodes.windows import window_properties
+from planner.nodes.window_columns import window_properties
 from planner.sql.build import alias, relation, select_all_from
 from planner.sql.double_quotes import check_names, check_texts, has_double_quotes
 from planner.sql.flink_functions import round_time, time_rounding_calls

@@ -10,12 +10,12 @@ from sqlglot import exp
 from planner.aggregates.calls import canonical
 from planner.binder.all_time.ranks import rank_over_all_time
 from planner.binder.changes.net_rows import signed_rows
-from planner.binder.changes.windows import check_kept_columns
+from planner.binder.changes.remaining_rows import check_kept_columns
 from planner.binder.rank_bounds import rank_bounds
 from planner.binder.relations import Relations, Scope
 from planner.binder.window_block import is_aggregation
 from planner.nodes.logical import Node, SqlQuery, WindowRank, columns_of
-from planner.nodes.windows import has_results, identifies_window, window_properties
+from planner.nodes.window_columns import has_results, identifies_window, window_properties
 from planner.sql.build import (
     alias,
     bare_column,

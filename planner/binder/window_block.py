@@ -35,7 +35,7 @@ from planner.nodes.logical import (
     RangeRows,
     WindowTableFunction,
 )
-from planner.nodes.windows import has_results, identifies_window
+from planner.nodes.window_columns import has_results, identifies_window
 from planner.sql.build import (
     alias,
     bare_column,

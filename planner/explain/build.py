@@ -23,7 +23,7 @@ from planner.explain.document import (
 )
 from planner.explain.operator_text import Operator
 from planner.explain.operators import drawn_inputs, logical_operators, physical_operators
-from planner.explain.windows import window_entries
+from planner.explain.window_texts import window_entries
 from planner.nodes.logical import Node
 from planner.nodes.physical import SharedExchange
 from planner.plan import Plan

@@ -20,9 +20,9 @@ from planner.explain.operator_text import (
     window_key_texts,
     without_back_quotes,
 )
-from planner.explain.windows import attached_text, window_text
+from planner.explain.window_texts import attached_text, window_text
 from planner.materialized.form import expression_text, time_text
-from planner.materialized.windows import range_of_slices
+from planner.materialized.slice_conditions import range_of_slices
 from planner.nodes.aggregate_plans import AggregatePlan
 from planner.nodes.joins import AsOfJoin, WindowJoin
 from planner.nodes.logical import (

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from planner.explain.windows import window_text
+from planner.explain.window_texts import window_text
 from planner.materialized.form import time_text
 from planner.nodes.logical import INTERVAL_COLUMNS
 from planner.streams.slice_store import reason_of_store
+from runtime.plan.arrow_rows import JoinedRows, RankedRows
 from runtime.plan.local import SplitScan, StreamLocalStep
 from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import JoinedRows, RankedRows
 from runtime.plan.streams import (
     EmissionMode,
     SliceStoreKind,

@@ -23,14 +23,7 @@ from planner.nodes.logical import (
 )
 from planner.sql.build import column
 from runtime.functions.aggregates import AGGREGATES
-from runtime.plan.definition import (
-    DefinedCall,
-    DefinedGroups,
-    DefinedVersions,
-)
-from runtime.plan.exchange import WindowProjection
-from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import (
+from runtime.plan.arrow_rows import (
     AsOfRows,
     FilledRows,
     GivenRows,
@@ -42,6 +35,13 @@ from runtime.plan.rows import (
     UnitedRows,
     WindowedRows,
 )
+from runtime.plan.definition import (
+    DefinedCall,
+    DefinedGroups,
+    DefinedVersions,
+)
+from runtime.plan.exchange import WindowProjection
+from runtime.plan.nodes import PlanNode
 from runtime.refusal import refuse
 from runtime.spec.expressions import Constant, Expression
 from runtime.spec.filling import FillLinear

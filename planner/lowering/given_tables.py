@@ -15,7 +15,7 @@ from planner.sql.build import select_all_from
 from planner.sql.parts import bare_table, name_parts
 from planner.streams.delay import plain_delay_us
 from planner.streams.tables import stream_named
-from runtime.plan.rows import GivenRows, UnitedRows
+from runtime.plan.arrow_rows import GivenRows, UnitedRows
 from runtime.plan.simulated import SimulatedTable
 from runtime.refusal import refuse
 from runtime.spec.expressions import Constant

@@ -9,10 +9,10 @@ from sqlglot import exp
 from planner.aggregates.calls import canonical
 from planner.lowering.clauses import Item
 from planner.lowering.relation import Relation, RelationLowering
-from planner.scalars.values import is_neighbour
+from planner.scalars.inference import is_neighbour
 from planner.sql.build import bare_column, column, has_only
 from planner.streams.ranked_rows import rank_order
-from runtime.plan.rows import Neighbour, NeighbourRows
+from runtime.plan.arrow_rows import Neighbour, NeighbourRows
 from runtime.refusal import refuse
 from runtime.spec.expressions import Constant, Expression
 from runtime.spec.table import Column

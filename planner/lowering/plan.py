@@ -36,7 +36,7 @@ from planner.lowering.spark_sql import (
 )
 from planner.lowering.target import Target, write_columns
 from planner.lowering.updated_windows import is_updated
-from planner.lowering.windows import WindowsLowering
+from planner.lowering.window_aggregates import WindowsLowering
 from planner.nodes.aggregate_plans import BOUNDS, END, START, TIME
 from planner.nodes.joins import AsOfJoin, WindowJoin
 from planner.nodes.logical import (
@@ -76,9 +76,7 @@ from planner.sql.build import (
 from planner.sql.names import gather_ctes
 from planner.sql.parts import lateral_queries, replace_table
 from planner.streams.ranked_rows import rank_order, ranking
-from runtime.plan.in_process import InProcessStep
-from runtime.plan.nodes import MeasuredStep, PlanNode, SqlStep
-from runtime.plan.rows import (
+from runtime.plan.arrow_rows import (
     AsOfRows,
     FilledRows,
     JoinedRows,
@@ -87,6 +85,8 @@ from runtime.plan.rows import (
     RepeatedRows,
     WindowedRows,
 )
+from runtime.plan.in_process import InProcessStep
+from runtime.plan.nodes import MeasuredStep, PlanNode, SqlStep
 from runtime.refusal import Refusal, refuse
 from runtime.spec.table import Column
 

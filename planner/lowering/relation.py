@@ -16,11 +16,18 @@ from planner.arrow.scan_rows import (
     result_columns,
 )
 from planner.catalog import Catalog, Schema
-from planner.materialized.windows import read_alone
+from planner.materialized.slice_conditions import read_alone
 from planner.nodes.aggregate_plans import SLICE_END, AggregatePlan, merge_windows
 from planner.nodes.logical import Node
 from planner.sql.build import (
     is_flat_type,
+)
+from runtime.plan.arrow_rows import (
+    DatabaseRows,
+    FileRows,
+    LocalRows,
+    ProjectedRows,
+    RowScan,
 )
 from runtime.plan.exchange import ExchangeStep, MergedWindows, WindowProjection
 from runtime.plan.local import (
@@ -32,13 +39,6 @@ from runtime.plan.local import (
     is_local,
 )
 from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import (
-    DatabaseRows,
-    FileRows,
-    LocalRows,
-    ProjectedRows,
-    RowScan,
-)
 from runtime.refusal import Refused, refuse
 from runtime.shown_types import shown_type
 from runtime.spec.expressions import ColumnRef, Constant, Expression, column_refs

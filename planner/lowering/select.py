@@ -52,7 +52,7 @@ from planner.sql.parts import (
     without_qualifier,
 )
 from planner.streams.ranked_rows import rank_order
-from runtime.plan.rows import (
+from runtime.plan.arrow_rows import (
     InlineRows,
     OrderedRows,
     UnitedRows,

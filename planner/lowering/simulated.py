@@ -16,14 +16,14 @@ from planner.lowering.relation import Relation, refusals_in_process
 from planner.lowering.stream.select import mark_of_kind
 from planner.lowering.stream.steps import StreamSteps
 from planner.nodes.logical import Node, ResultChanges
-from planner.nodes.windows import gives_changes
+from planner.nodes.window_columns import gives_changes
 from planner.sql.build import column
-from runtime.plan.exchange import MergedWindows
-from runtime.plan.rows import (
+from runtime.plan.arrow_rows import (
     GivenRows,
     JoinedRows,
     RankedRows,
 )
+from runtime.plan.exchange import MergedWindows
 from runtime.plan.simulated import (
     SimulatedOperator,
     SimulatedPart,

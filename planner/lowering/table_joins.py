@@ -14,7 +14,7 @@ from sqlglot import exp
 from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Schema
 from planner.lowering.relation import Relation, RelationLowering, renamed
-from planner.nodes.windows import JOIN_TYPES, join_words
+from planner.nodes.window_columns import JOIN_TYPES, join_words
 from planner.sql.build import (
     alias,
     bare_column,
@@ -25,7 +25,7 @@ from planner.sql.build import (
     has_only,
     star_leaves_out,
 )
-from runtime.plan.rows import JoinedRows
+from runtime.plan.arrow_rows import JoinedRows
 from runtime.refusal import refuse
 from runtime.spec.table import Column
 

@@ -12,7 +12,7 @@ from planner.materialized.form import (
     slice_grid,
     time_bounds_us,
 )
-from planner.materialized.windows import slice_end_conditions
+from planner.materialized.slice_conditions import slice_end_conditions
 from planner.nodes.physical import LocalWindowAggregate
 from planner.scalars.literals import wall_clock_bound_us
 from planner.scalars.types import is_integer

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from planner.materialized.form import slice_grid, time_text
-from planner.materialized.windows import range_of_slices
+from planner.materialized.slice_conditions import range_of_slices
 from planner.nodes.logical import Node, SqlQuery, TableScan
 from planner.nodes.physical import SliceScan
 from planner.optimizer import Trace

@@ -33,7 +33,7 @@ from planner.nodes.physical import (
     StreamGapFill,
     StreamVersionJoin,
 )
-from planner.nodes.windows import identifies_window, window_properties
+from planner.nodes.window_columns import identifies_window, window_properties
 from planner.optimizer import Options
 from planner.sql.build import (
     alias,

@@ -13,7 +13,7 @@ from planner.nodes.logical import (
     WindowTableFunction,
     is_identified,
 )
-from planner.nodes.windows import identifies_window, window_properties
+from planner.nodes.window_columns import identifies_window, window_properties
 from planner.optimizer import Options
 from planner.sql.build import bare_column, column_names, to_sql
 from planner.streams.ranges import aggregate_at_end, ranges_of_rows

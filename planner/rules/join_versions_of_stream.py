@@ -21,7 +21,7 @@ from planner.nodes.logical import (
     repeated,
 )
 from planner.nodes.physical import OnePhaseWindowAggregate, StreamVersionJoin
-from planner.nodes.windows import window_properties
+from planner.nodes.window_columns import window_properties
 from planner.optimizer import Options
 from planner.sql.build import last_time_before
 from planner.streams.tables import arrives_at_once

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.arrow.scan_rows import rows_of_windows
-from planner.materialized.windows import (
+from planner.materialized.slice_conditions import (
     conditions_on_slices,
     merged_types,
     over_keys,

@@ -14,9 +14,7 @@ from sqlglot import exp
 
 from planner.catalog import Schema, column_named
 from planner.scalars.functions import FUNCTIONS
-from planner.scalars.trees import OPERATORS
-from planner.scalars.types import VOID, is_ordered
-from planner.scalars.values import (
+from planner.scalars.inference import (
     ONLY_SPARK,
     ColumnScope,
     NamedSchema,
@@ -26,6 +24,8 @@ from planner.scalars.values import (
     require,
     require_no_aggregate,
 )
+from planner.scalars.trees import OPERATORS
+from planner.scalars.types import VOID, is_ordered
 from planner.sql.build import has_only, is_flat_type, to_sql
 from runtime.refusal import Refusal, Refused, refuse, tried
 from runtime.spec.table import Column

@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from planner.catalog import Schema
 from planner.scalars.functions import FUNCTIONS
+from planner.scalars.inference import ONLY_SPARK, ColumnScope, UnknownPart, is_aggregate
 from planner.scalars.output_schema import require_schema
-from planner.scalars.values import ONLY_SPARK, ColumnScope, UnknownPart, is_aggregate
 from planner.sql.build import to_sql
 from planner.sql.nodes import WRITTEN, KeywordCall
 from runtime.refusal import Refusal, Refused, tried

@@ -17,7 +17,7 @@ from planner.nodes.logical import (
     WindowAggregate,
     with_column,
 )
-from planner.nodes.windows import window_properties
+from planner.nodes.window_columns import window_properties
 from planner.sql.build import cast_as, column, seconds
 from planner.streams.tables import arrives_at_once
 from runtime.spec.table import Column

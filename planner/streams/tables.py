@@ -20,7 +20,7 @@ from planner.nodes.physical import (
     ScanLocalWindowAggregate,
     with_rows_by_spark,
 )
-from planner.nodes.windows import output_names
+from planner.nodes.window_columns import output_names
 from planner.sql.build import identifier
 from planner.sql.names import with_ctes
 from planner.sql.parts import name_parts

@@ -27,7 +27,7 @@ from planner.nodes.logical import (
     WindowTableFunction,
 )
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
-from planner.nodes.windows import window_properties
+from planner.nodes.window_columns import window_properties
 from planner.sql.build import bare_column, is_timestamp, item_name, select_all_from
 from planner.sql.flink_functions import is_current_time
 from planner.sql.nodes import TextSpan, span_of

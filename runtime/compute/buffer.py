@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import (
+from runtime.compute.kernels.conversions import (
     BoolArray,
     Int64Array,
     as_type,

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.arrow.types import arrow_type
-from runtime.compute.kernels.columns import Int64Array, one_chunk
+from runtime.compute.kernels.conversions import Int64Array, one_chunk
 from runtime.errors import ExecutionError
 from runtime.shown_types import shown_type
 from runtime.spec.user_aggregates import States, UserDefinedAggregateFunction

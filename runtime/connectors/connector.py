@@ -204,7 +204,7 @@ class Table:
             ExecutionError: The data does not exist or cannot be read.
             SetupError: A Spark package is missing.
         """
-        from runtime.connectors.columns import add_computed
+        from runtime.connectors.declared_columns import add_computed
         from runtime.frames.pushdown import without_pushdown
 
         own = self.without_shared_options()
@@ -226,7 +226,7 @@ class Table:
         Raises:
             CatalogError: A computed column is not an expression over the other columns.
         """
-        from runtime.connectors.columns import add_computed
+        from runtime.connectors.declared_columns import add_computed
 
         return add_computed(rows, self.spec, more)
 

@@ -9,9 +9,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from runtime.connectors.columns import declared_schema, pick
 from runtime.connectors.connector import KAFKA_PACKAGE, Table, about_table, missing_package
 from runtime.connectors.declarations import check_columns
+from runtime.connectors.declared_columns import declared_schema, pick
 from runtime.connectors.writing import check_shared, count_written, to_declared_types
 from runtime.errors import SqlwinError
 from runtime.frames.arrow_rows import BatchRows

@@ -13,8 +13,8 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from runtime.connectors.columns import declared_schema
 from runtime.connectors.connector import Table
+from runtime.connectors.declared_columns import declared_schema
 from runtime.errors import ExecutionError
 from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.arrow_tables import (

@@ -12,8 +12,8 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from runtime.connectors.avro.encoding import encode_avro, unwritten_part
 from runtime.connectors.avro.options import avro_schema
-from runtime.connectors.columns import declared_schema
 from runtime.connectors.connector import AVRO_PACKAGE, missing_package
+from runtime.connectors.declared_columns import declared_schema
 from runtime.errors import CatalogError, ExecutionError
 from runtime.frames.user_functions import as_arrow_udf
 from runtime.names import quote_name

@@ -9,9 +9,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from runtime.connectors.columns import declared_schema
 from runtime.connectors.connector import Table
 from runtime.connectors.declarations import check_columns
+from runtime.connectors.declared_columns import declared_schema
 from runtime.connectors.messages import decode_fields
 from runtime.errors import CatalogError, SqlwinError
 from runtime.options.checks import bad_option, option_values

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from runtime.connectors.columns import declared_type
+from runtime.connectors.declared_columns import declared_type
 from runtime.errors import CatalogError, ExecutionError
 from runtime.options.checks import option_values
 from runtime.spark.clusters import check_seen_by_all

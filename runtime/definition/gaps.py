@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from runtime.definition.order import key_of
 from runtime.definition.wall_clock import has_instant
-from runtime.plan.rows import FilledRows
+from runtime.plan.arrow_rows import FilledRows
 from runtime.spec.filling import FillConstant, GapFilling
 
 _Row = dict[str, Any]

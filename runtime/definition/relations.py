@@ -15,12 +15,9 @@ from runtime.definition.aggregates import result_of
 from runtime.definition.gaps import rows_with_gaps_filled, rows_with_gaps_filled_on_stream
 from runtime.definition.order import compare, compare_rows, key_of, sorted_places
 from runtime.definition.wall_clock import wall_clock
-from runtime.engines.local.rows import computed_batches, schema_of
+from runtime.engines.local.execute import computed_batches, schema_of
 from runtime.errors import ExecutionError
-from runtime.plan.definition import DefinedGroups, DefinedVersions
-from runtime.plan.exchange import MergedWindows
-from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import (
+from runtime.plan.arrow_rows import (
     AsOfRows,
     FilledRows,
     GivenRows,
@@ -32,6 +29,9 @@ from runtime.plan.rows import (
     UnitedRows,
     WindowedRows,
 )
+from runtime.plan.definition import DefinedGroups, DefinedVersions
+from runtime.plan.exchange import MergedWindows
+from runtime.plan.nodes import PlanNode
 from runtime.spec.expressions import FirstRows
 from runtime.spec.filling import VersionJoining
 from runtime.windows.times import WINDOW_TIME_LAG_US

@@ -10,6 +10,15 @@ from dataclasses import dataclass, replace
 from runtime.detection.dialect import Dialect, find_dialect
 from runtime.detection.epochs import whole_times_note, years_of
 from runtime.detection.heads import Head, find_head, has_header
+from runtime.detection.kinds import (
+    NULL_WORDS,
+    Habits,
+    ValueKind,
+    habits_of,
+    is_number,
+    value_kind,
+    without_symbols,
+)
 from runtime.detection.lines import (
     SKIP,
     SKIP_BELOW,
@@ -21,15 +30,6 @@ from runtime.detection.lines import (
 )
 from runtime.detection.misfits import BETWEEN_WORDS, Given, SampledTable, notes_on_misfits
 from runtime.detection.sample import Sample
-from runtime.detection.values import (
-    NULL_WORDS,
-    Habits,
-    ValueKind,
-    habits_of,
-    is_number,
-    value_kind,
-    without_symbols,
-)
 from runtime.errors import CatalogError, ExecutionError
 from runtime.spec.table import TableColumn
 

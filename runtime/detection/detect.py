@@ -211,8 +211,8 @@ def _detect_lines(
         CatalogError: The pattern is invalid, or no line matches it.
     """
     from runtime.detection.delimited import column_types
+    from runtime.detection.kinds import values_text
     from runtime.detection.log_lines import NAMES, columns_of_lines, pattern_error
-    from runtime.detection.values import values_text
 
     pattern = declared[PATTERN]
     if (expected := pattern_error(pattern)) is not None:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from runtime.detection.values import is_typed
+from runtime.detection.kinds import is_typed
 
 DELIMITERS = (",", ";", "\t", "|")
 _QUOTES = ('"', "'")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runtime.detection.dialect import Dialect
+from runtime.detection.kinds import NULL_WORDS, UNITS, affixes_of, is_typed
 from runtime.detection.lines import fields_of, top_lines
-from runtime.detection.values import NULL_WORDS, UNITS, affixes_of, is_typed
 
 _NAME = re.compile(r"[^\W\d][\w .()/%°€$#:-]*")
 _MAX_BELOW = 2

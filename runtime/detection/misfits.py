@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from runtime.detection.dialect import Dialect
+from runtime.detection.kinds import SHOWN_CHARACTERS, ValueKind, values_text
 from runtime.detection.lines import REPEATED, SKIP_BELOW, SKIP_PREFIXES, prefix_of_cell
 from runtime.detection.sample import Sample
-from runtime.detection.values import SHOWN_CHARACTERS, ValueKind, values_text
 from runtime.shown_types import shown_type
 
 # Separator of words within one option value

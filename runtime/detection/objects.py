@@ -11,10 +11,10 @@ from typing import Any
 from runtime.detection.doubtful_times import doubtful_times, month_note
 from runtime.detection.epochs import epoch_format, whole_times_note, years_of
 from runtime.detection.json_text import NestedTooDeepError, load_json, load_json_at
+from runtime.detection.kinds import NULL_WORDS, habits_of, values_text
 from runtime.detection.misfits import BETWEEN_WORDS, not_times
 from runtime.detection.sample import Sample
 from runtime.detection.times import ISO, month_pattern, time_format
-from runtime.detection.values import NULL_WORDS, habits_of, values_text
 from runtime.errors import CatalogError, ExecutionError
 from runtime.names import quote_name
 from runtime.spec.table import TableColumn

@@ -19,10 +19,10 @@ from urllib.parse import unquote
 
 from runtime.detection.dialect import Dialect
 from runtime.detection.json_text import excess_of, load_json, load_json_at
+from runtime.detection.kinds import SHOWN_CHARACTERS, affixes_of
 from runtime.detection.lines import PATTERN, REPEATED, SKIP_BELOW, SKIP_PREFIXES, prefix_of_cell
 from runtime.detection.log_lines import line_parser
 from runtime.detection.sample import open_text_bytes
-from runtime.detection.values import SHOWN_CHARACTERS, affixes_of
 from runtime.errors import ExecutionError
 from runtime.files import LocalFiles
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from runtime.frames.wall_clock import timestamp_ntz_sql, wall_clock_us_sql
 from runtime.names import quote_name
-from runtime.plan.rows import WindowedRows
+from runtime.plan.arrow_rows import WindowedRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,11 +14,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import DataType
 
 from runtime.compute.arrow.types import arrow_type
-from runtime.compute.kernels.columns import one_chunk
+from runtime.compute.kernels.conversions import one_chunk
 from runtime.compute.user_aggregates import accumulate_rows, finish_states, merge_states, no_groups
 from runtime.errors import AnalysisError, ExecutionError
 from runtime.spark.versions.capabilities import PYTHON_FUNCTIONS, require
-from runtime.spark.versions.columns import type_from_ddl
+from runtime.spark.versions.casts import type_from_ddl
 from runtime.spec.user_aggregates import (
     UserAggregate,
     UserDefinedAggregateFunction,

@@ -30,7 +30,7 @@ from runtime.plan.local import FileLocalStep
 from runtime.scan.paths import path_for_spark
 from runtime.scan.splits import ExclusiveTimes, Split, plan_splits
 from runtime.scan.stores import STORE_READERS, Store
-from runtime.spark.versions.columns import type_from_ddl
+from runtime.spark.versions.casts import type_from_ddl
 from runtime.spark.versions.frames import place_rows
 from runtime.spark.workers import prepare_worker
 from runtime.spec.scan import PartitionValue, ScanSource

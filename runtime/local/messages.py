@@ -27,7 +27,7 @@ from runtime.local.arrow_scan import items_of
 from runtime.local.scan_rows import ScanRows
 from runtime.local.stage import BufferPlan, Cut, aggregate
 from runtime.plan.local import ScanLocalStep
-from runtime.spark.versions.columns import type_from_ddl
+from runtime.spark.versions.casts import type_from_ddl
 from runtime.spark.workers import prepare_worker
 from runtime.spec.source import WATERMARK_SPLIT, SplitReader, SplitSource
 from runtime.spec.table import Column

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from runtime.compute.arrow.evaluate import evaluate, filter_mask
 from runtime.compute.counters import count
-from runtime.compute.kernels.columns import from_buffer, int64_values
+from runtime.compute.kernels.conversions import from_buffer, int64_values
 from runtime.compute.wall_clock import wall_clock_us
 from runtime.local.projection import Projection, projection
 from runtime.plan.local import ArrowBuffer, FileScan, LocalStep, Streaming, TaskScan

@@ -10,7 +10,7 @@ import pyarrow as pa
 from runtime.compute.arrow.evaluate import evaluate, filter_mask
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.counters import count
-from runtime.compute.kernels.columns import as_type
+from runtime.compute.kernels.conversions import as_type
 from runtime.compute.kernels.roll_up import merge_to
 from runtime.plan.local import GroupingSets, SliceLocalStep, SliceRows
 from runtime.scan.read import read_batches

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
+from runtime.compute.kernels.conversions import BoolArray, Int64Array, int64_values, one_chunk
 from runtime.errors import ExecutionError
 from runtime.frames.blobs import Emit
 from runtime.local.stage import Cut

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.buffer import BufferRows, WindowBuffer
-from runtime.compute.kernels.columns import (
+from runtime.compute.kernels.conversions import (
     Int64Array,
     from_buffer,
     int64_values,

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from runtime.compute.arrow.blobs import from_blobs
 from runtime.compute.buffer import BufferRows
-from runtime.compute.kernels.columns import int64_values, one_chunk
+from runtime.compute.kernels.conversions import int64_values, one_chunk
 from runtime.compute.kernels.roll_up import merge_to
 from runtime.errors import ExecutionError
 from runtime.frames.blobs import BLOB_DDL, place_blobs, split_to_blobs

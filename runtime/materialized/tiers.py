@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import int64_values, one_chunk
+from runtime.compute.kernels.conversions import int64_values, one_chunk
 from runtime.materialized.changes import Intervals, union_of
 from runtime.spec.materialized import SLICE_END, Reached, Tier
 from runtime.windows.tumble import SliceGrid

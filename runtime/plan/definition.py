@@ -1,6 +1,6 @@
 """Relations that `runtime.definition` computes row by row, by the definition of the semantics.
 
-Other nodes of such a tree are relations of `runtime.plan.rows`: given rows, rows in
+Other nodes of such a tree are relations of `runtime.plan.arrow_rows`: given rows, rows in
 the query, projections, unions, ranks and joins.
 """
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from runtime.plan.arrow_rows import FileRows, LocalRows
 from runtime.plan.local import ArrowBuffer, FileScan, SliceRows, is_local
 from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import FileRows, LocalRows
 from runtime.spec.table import Column
 from runtime.spec.text import FileSource
 

@@ -1,7 +1,7 @@
 """A streaming query whose micro-batches one process computes without Spark.
 
 The steps of `runtime.plan.streams` leave expressions to Spark SQL. Here they are relations
-(`runtime.plan.rows`) over `GivenRows`: the rows that a table, a window operator or
+(`runtime.plan.arrow_rows`) over `GivenRows`: the rows that a table, a window operator or
 a step on whole windows has in the micro-batch.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from runtime.plan.arrow_rows import FilledRows, JoinedRows, RankedRows
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import FilledRows, JoinedRows, RankedRows
 from runtime.plan.streams import (
     EmissionMode,
     StreamFillStep,

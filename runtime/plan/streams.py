@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from runtime.plan.arrow_rows import JoinedRows, RankedRows
 from runtime.plan.local import LocalStep, SqlRows, Streaming, StreamLocalStep
 from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import JoinedRows, RankedRows
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import FirstRows
 from runtime.spec.filling import GapFilling, VersionJoining

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from runtime.engines.local.rows import computed_batches
+from runtime.engines.local.execute import computed_batches
 from runtime.local.scan_rows import ScanRows
+from runtime.plan.arrow_rows import GivenRows, ProjectedRows, RowScan, UnitedRows, local_rows
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.local import ArrowBuffer, LocalStep, Streaming, is_local
 from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import GivenRows, ProjectedRows, RowScan, UnitedRows, local_rows
 from runtime.plan.simulated import SimulatedOperator
 from runtime.spec.expressions import ColumnRef, columns_of
 from runtime.spec.stream import LATE_ROW, ROW_KIND, TIME

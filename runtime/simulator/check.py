@@ -14,7 +14,7 @@ from runtime.definition.relations import (
     rows_ranked,
     versions_joined,
 )
-from runtime.engines.local.rows import computed_batches, schema_of
+from runtime.engines.local.execute import computed_batches, schema_of
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.plan.nodes import PlanNode
 from runtime.plan.simulated import SimulatedOperator, SimulatedPart, SimulatedQuery

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from runtime.engines.local.rows import computed_batches
+from runtime.engines.local.execute import computed_batches
+from runtime.plan.arrow_rows import GivenRows, ProjectedRows, RepeatedRows, UnitedRows
 from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import GivenRows, ProjectedRows, RepeatedRows, UnitedRows
 
 # Name of the rows of one task
 _TASK = "$task"

@@ -8,8 +8,8 @@ from functools import partial
 
 import pyarrow as pa
 
-from runtime.engines.local.rows import computed_batches, schema_of
-from runtime.plan.rows import GivenRows, OrderedRows
+from runtime.engines.local.execute import computed_batches, schema_of
+from runtime.plan.arrow_rows import GivenRows, OrderedRows
 from runtime.plan.simulated import SimulatedOperator, SimulatedPart, SimulatedQuery
 from runtime.plan.streams import EmissionMode
 from runtime.simulator.carried import carry_kind

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.arrow.batches import as_batch
-from runtime.compute.kernels.columns import Int64Array, int64_values, one_chunk
+from runtime.compute.kernels.conversions import Int64Array, int64_values, one_chunk
 from runtime.compute.kernels.joins import join_rows
 from runtime.compute.kernels.keys import encode_keys
-from runtime.engines.local.rows import computed_batches, schema_of
+from runtime.engines.local.execute import computed_batches, schema_of
+from runtime.plan.arrow_rows import JoinedRows, RankedRows, local_rows
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import JoinedRows, RankedRows, local_rows
 from runtime.plan.simulated import SimulatedOperator, SimulatedPart, SimulatedQuery
 from runtime.refusal import refuse
 from runtime.simulator.carried import carry, scanned_rows

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.arrow.types import arrow_type
-from runtime.compute.kernels.columns import int64_values
-from runtime.engines.local.rows import CLOCK_TYPE
+from runtime.compute.kernels.conversions import int64_values
+from runtime.engines.local.execute import CLOCK_TYPE
 from runtime.plan.simulated import SimulatedTable
 from runtime.simulator.histories import Batch
 from runtime.spec.stream import FINAL_US, LATE_ROW

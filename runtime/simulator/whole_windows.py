@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from runtime.compute.arrow.blobs import split_by_bucket
 from runtime.compute.kernels.keys import bucket_of
-from runtime.engines.local.rows import schema_of
+from runtime.engines.local.execute import schema_of
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import buffer_plan
+from runtime.plan.arrow_rows import JoinedRows, RankedRows, RowScan, local_rows
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.local import ArrowBuffer, is_local
-from runtime.plan.rows import JoinedRows, RankedRows, RowScan, local_rows
 from runtime.plan.simulated import SimulatedWholeWindows
 from runtime.simulator.carried import carry_kind
 from runtime.simulator.flows import Flow, Mark, TaskFlow, flow_of, map_rows

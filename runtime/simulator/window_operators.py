@@ -13,15 +13,15 @@ import pyarrow as pa
 
 from runtime.compute.arrow.projection import with_window_time
 from runtime.compute.buffer import BufferRows
-from runtime.engines.local.rows import schema_of
+from runtime.engines.local.execute import schema_of
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.streaming.messages import LateRows, Message, MessageRow, code_of, decode
 from runtime.local.streaming.plan import local_plan
 from runtime.local.streaming.progress import TaskProgress
 from runtime.local.streaming.stage import LocalPlan, LocalTask
+from runtime.plan.arrow_rows import GivenRows, RowScan, local_rows
 from runtime.plan.local import ArrowBuffer, LocalStep, is_local
 from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import GivenRows, RowScan, local_rows
 from runtime.plan.simulated import SimulatedOperator
 from runtime.simulator.carried import carry
 from runtime.simulator.flows import Flow, Mark, TaskFlow, flow_of

@@ -29,7 +29,7 @@ from runtime.streaming.operators.versions import VersionSpec
 from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.slices.levels import one_reader
-from runtime.streaming.state.columns import StateColumns
+from runtime.streaming.state.partial_columns import StateColumns
 from runtime.streaming.watermarks import WatermarkRules, idle_advance
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.compute.kernels.columns import Int64Array
+from runtime.compute.kernels.conversions import Int64Array
 from runtime.detection.log_lines import line_parser
 from runtime.spec.text import LineRecords, TextColumn
 from runtime.text.csv_record import split_record

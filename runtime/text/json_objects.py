@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import BoolArray
+from runtime.compute.kernels.conversions import BoolArray
 from runtime.text.json_record import MAX_DIGITS, MAX_LEVELS
 from runtime.text.lines import Lines
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values
+from runtime.compute.kernels.conversions import BoolArray, Int64Array, int64_values
 from runtime.errors import ExecutionError
 from runtime.spec.text import LineRecords
 from runtime.text.lines import Lines

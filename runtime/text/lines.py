@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import BoolArray, Int64Array
+from runtime.compute.kernels.conversions import BoolArray, Int64Array
 from runtime.detection.sample import decompressed, is_compressed, unreadable
 from runtime.errors import ExecutionError
 from runtime.scan.ranges import FileRange

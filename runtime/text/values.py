@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runtime.compute.arrow.parse_text import days_of, nulls_unless, parse_text
-from runtime.compute.kernels.columns import Int64Array, int64_array, int64_values
+from runtime.compute.kernels.conversions import Int64Array, int64_array, int64_values
 from runtime.compute.wall_clock import instants_us
 from runtime.options.formats import TIME_UNITS
 from runtime.spec.text import Notation, TextColumn

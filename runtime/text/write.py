@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.compute.kernels.columns import Int64Array, int64_values
+from runtime.compute.kernels.conversions import Int64Array, int64_values
 from runtime.compute.wall_clock import wall_clock_us
 from runtime.shown_types import shown_type
 from runtime.spec.figures import date_text, java_number

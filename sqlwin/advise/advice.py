@@ -18,7 +18,7 @@ from runtime.simulator.histories import Arrival, Batch, StreamHistory
 from runtime.simulator.run import run_history
 from runtime.simulator.tables import TableRows
 from sqlwin.advise.arrivals import ArrivalColumns, read_arrivals
-from sqlwin.config.values import parse_duration
+from sqlwin.config.parsing import parse_duration
 from sqlwin.execution.simulated import Simulated, StoredRows
 
 # Options of ADVISE

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import Int64Array, int64_values
+from runtime.compute.kernels.conversions import Int64Array, int64_values
 from runtime.compute.wall_clock import instants_us
 from runtime.errors import AnalysisError
 from runtime.plan.simulated import SimulatedTable

@@ -18,7 +18,7 @@ from runtime.connectors.registry import open_table
 from runtime.errors import CatalogError, SqlwinError, nearest
 from runtime.names import quote_name
 from runtime.options.formats import change_format, has_change_feed
-from runtime.plan.rows import LocalRows
+from runtime.plan.arrow_rows import LocalRows
 from runtime.redaction import DEFAULT, Mask
 from runtime.refusal import Refusal, refuse
 from runtime.scan.request_cache import cache_requests

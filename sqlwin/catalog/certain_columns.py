@@ -11,7 +11,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from planner.catalog import Schema
-from planner.scalars.values import ColumnScope, require_no_aggregate
+from planner.scalars.inference import ColumnScope, require_no_aggregate
 from runtime.connectors.registry import open_table
 from runtime.files import is_local_path
 from runtime.options.checks import option_values

@@ -79,7 +79,7 @@ def names_of_functions(spark: SparkSession) -> list[str]:
 
     Before Spark starts, the built-in functions are the only ones.
     """
-    from sqlwin.catalog.spark.functions import NAMES, VERSION
+    from sqlwin.catalog.spark.function_names import NAMES, VERSION
 
     is_known = not is_started(spark) and version("pyspark").startswith(f"{VERSION}.")
     built_in = NAMES if is_known else frozenset(function_names(spark))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from planner.explain.document import Document, QueryDocument
 from runtime.errors import SqlwinError
-from sqlwin.console.rows import explain_row_text
+from sqlwin.console.explained_rows import explain_row_text
 from sqlwin.console.scripts import Script
 from sqlwin.control import SessionControl
 from sqlwin.display.progress import ProgressBar

@@ -7,8 +7,7 @@ from typing import Any
 
 from runtime.errors import AnalysisError, CatalogError, nearest
 from runtime.redaction import Mask
-from sqlwin.config.settings import AUTO, DEFAULT, FLINK_PREFIXES, SETTINGS, Setting, Type
-from sqlwin.config.values import (
+from sqlwin.config.parsing import (
     parse_boolean,
     parse_choice,
     parse_duration,
@@ -18,6 +17,7 @@ from sqlwin.config.values import (
     parse_rules,
     parse_time_zone,
 )
+from sqlwin.config.settings import AUTO, DEFAULT, FLINK_PREFIXES, SETTINGS, Setting, Type
 
 Value = str | int | bool | tuple[str, ...] | None
 

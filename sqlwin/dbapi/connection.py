@@ -14,7 +14,7 @@ from runtime.errors import SqlwinError
 from sqlwin.control import SessionControl
 from sqlwin.dbapi import errors
 from sqlwin.dbapi.errors import InterfaceError, ProgrammingError, Warning, standard_errors
-from sqlwin.dbapi.rows import FetchedRows, columns_of, count_of, is_unbounded, rows_of
+from sqlwin.dbapi.fetching import FetchedRows, columns_of, count_of, is_unbounded, rows_of
 from sqlwin.dbapi.types import ColumnDescription, describe
 from sqlwin.result import Result
 from sqlwin.statements.batches import combined

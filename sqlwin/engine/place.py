@@ -89,7 +89,7 @@ def idle_seconds() -> float:
     if not text:
         return _IDLE_SECONDS
     # imported late because most commands do not need it
-    from sqlwin.config.values import parse_duration
+    from sqlwin.config.parsing import parse_duration
 
     return parse_duration(_IDLE, text) / 1_000_000
 

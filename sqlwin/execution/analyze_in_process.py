@@ -7,17 +7,7 @@ from collections.abc import Callable, Iterator
 
 from planner.explain.document import Analysis, Figures, OperatorEntry, QueryDocument, Tree
 from runtime.engines.local.meter import RelationMeter
-from runtime.plan.exchange import (
-    ExchangeStep,
-    ExpandedPartials,
-    MergedWindows,
-    SharedExchangeStep,
-    SharedSlicesStep,
-)
-from runtime.plan.in_process import InProcessStep
-from runtime.plan.local import LocalSource, LocalStep, SliceRows
-from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import (
+from runtime.plan.arrow_rows import (
     AsOfRows,
     DatabaseRows,
     FileRows,
@@ -35,6 +25,16 @@ from runtime.plan.rows import (
     WindowedRows,
     local_rows,
 )
+from runtime.plan.exchange import (
+    ExchangeStep,
+    ExpandedPartials,
+    MergedWindows,
+    SharedExchangeStep,
+    SharedSlicesStep,
+)
+from runtime.plan.in_process import InProcessStep
+from runtime.plan.local import LocalSource, LocalStep, SliceRows
+from runtime.plan.nodes import PlanNode
 from sqlwin.execution.analyze import with_analysis
 
 # Nodes of partials, which the relation above them computes itself

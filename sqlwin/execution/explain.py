@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.explain.build import operator_ids, query_document
 from planner.explain.document import Document, QueryDocument, mask_document, to_json
 from planner.nodes.logical import Sink
-from planner.nodes.windows import groups_all_time, only_inserts
+from planner.nodes.window_columns import groups_all_time, only_inserts
 from planner.plan import Plan
 from planner.sql.depth import deep_trees
 from runtime.connectors.registry import open_table

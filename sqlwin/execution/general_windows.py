@@ -15,7 +15,7 @@ from runtime.plan.streams import StreamRowsStep
 from runtime.spec.table import TableSpec
 from runtime.streaming.execute.general import check_general_key, general_stream, may_be_idle
 from runtime.streaming.options import StreamOptions
-from sqlwin.catalog.columns import check_time_column, output_columns, required_column
+from sqlwin.catalog.column_lookup import check_time_column, output_columns, required_column
 from sqlwin.catalog.entries import Registered
 from sqlwin.execution.lowered import lower_rows
 from sqlwin.execution.planning import Plans

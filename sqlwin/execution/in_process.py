@@ -13,13 +13,13 @@ from planner.lowering.plan import lower_in_process
 from planner.lowering.target import Target
 from planner.nodes.logical import Node
 from planner.nodes.physical import SliceScan
-from planner.nodes.windows import has_all_time_state, notes_on_windows
+from planner.nodes.window_columns import has_all_time_state, notes_on_windows
 from planner.optimizer import Options, ParallelismOptions
 from planner.plan import Plan
+from runtime.plan.arrow_rows import DatabaseRows
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.in_process import InProcessStep
 from runtime.plan.local import SliceRows
-from runtime.plan.rows import DatabaseRows
 from runtime.refusal import Refusal, tried
 from runtime.spec.scan import ScanSource
 from runtime.spec.text import TextSource

@@ -17,7 +17,7 @@ from planner.lowering.stream.steps import (
 )
 from planner.nodes.logical import Node, Sink
 from planner.nodes.physical import ScanLocalWindowAggregate, with_rows_by_spark
-from planner.nodes.windows import groups_all_time, only_inserts
+from planner.nodes.window_columns import groups_all_time, only_inserts
 from planner.plan import Plan
 from planner.streams.plan_form import operator_schemas
 from planner.streams.tables import bounded_tables, sources_in_order, streams_of

@@ -66,9 +66,9 @@ from sqlwin.statements.nodes import Insert
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from runtime.engines.local.execute import ComputedRows
     from runtime.engines.local.meter import RelationMeter
     from runtime.engines.local.partials import LocalPartials
-    from runtime.engines.local.rows import ComputedRows
     from runtime.engines.spark_batch.execute import ExecutionOptions
     from sqlwin.execution.lowered import LoweredStream, Measuring
 
@@ -483,7 +483,7 @@ class Plans:
             shared: Partials that other steps of the statement read, too.
         """
         # imported late because many statements compute nothing
-        from runtime.engines.local.rows import ComputedRows
+        from runtime.engines.local.execute import ComputedRows
 
         stores = {source.path: self._store(source) for source in place.scans}
         computed = ComputedRows(place, lambda source: stores[source.path], shared=shared)

@@ -15,7 +15,7 @@ from sqlglot import exp
 from planner.sql.nodes import path_of_files
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.entries import Entry, MaterializedTable, View
-from sqlwin.observers.columns import table_name
+from sqlwin.observers.column_sources import table_name
 
 # Namespace of tables without a place of their own, such as registered rows
 _OWN = "sqlwin"

@@ -18,7 +18,7 @@ from runtime.spec.table import Column
 from sqlwin.catalog.entries import Name
 from sqlwin.execution.activity import StatementRun, StatementState
 from sqlwin.execution.streams.handle import Stream
-from sqlwin.observers.columns import column_sources, table_name
+from sqlwin.observers.column_sources import column_sources, table_name
 from sqlwin.observers.datasets import (
     LOCAL,
     DatasetPlace,

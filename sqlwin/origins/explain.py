@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import BoolArray, int64_values, one_chunk
+from runtime.compute.kernels.conversions import BoolArray, int64_values, one_chunk
 from runtime.compute.kernels.keys import encode_keys
 from runtime.errors import AnalysisError
 from runtime.plan.simulated import SimulatedTable

@@ -31,10 +31,10 @@ from sqlwin.parser.base import PLACE, STRINGS, TokenParser, UnknownToSparkError
 from sqlwin.parser.file_names import files_of_call, is_state, parse_files, parse_state
 from sqlwin.parser.fill import add_fill, is_fill, parse_fill
 from sqlwin.parser.from_items import parse_match_condition, unwrap_from_items
-from sqlwin.parser.functions import parse_keyword_call
 from sqlwin.parser.hints import read_hints, skip_comments, table_options
 from sqlwin.parser.intervals import parse_interval, parse_interval_type
 from sqlwin.parser.json_functions import parse_json_call
+from sqlwin.parser.keyword_functions import parse_keyword_call
 from sqlwin.parser.other_dialects import is_emit, read_emit, refuse_other_dialects
 from sqlwin.parser.signatures import SIGNATURES, misspelt_window_call
 from sqlwin.parser.state_ttl import HINT_START

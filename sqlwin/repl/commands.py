@@ -316,7 +316,7 @@ def _chart(prompt: Prompt, argument: str) -> None:
 @command(r"\row", "CONDITION", "show from which rows a row of the last query is computed")
 def _row(prompt: Prompt, argument: str) -> None:
     # sqlglot is loaded by the first statement
-    from sqlwin.console.rows import explain_row_text
+    from sqlwin.console.explained_rows import explain_row_text
     from sqlwin.statements.parse import parse_statement
 
     if not prompt.last_sql:

@@ -4,8 +4,8 @@ A `Result` is one of six frozen dataclasses, one per kind of statement. Distingu
 `match` or `isinstance`. All have the methods of `StatementResult`, such as `to_arrow`, `batches`,
 `show`.
 
-The rows of a query have one protocol, `sqlwin.result.rows.QueryRows`: a schema and record batches.
-Three classes implement it: `InProcessRows`, `SparkRows` and `StreamedRows`.
+The rows of a query have one protocol, `sqlwin.result.protocol.QueryRows`: a schema and record
+batches. Three classes implement it: `InProcessRows`, `SparkRows` and `StreamedRows`.
 
 This package does not know how statements run. `sqlwin.execution` creates results, and passes
 execution records, error translators and started streams as objects with the protocols defined here.

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from runtime.engines.local.rows import ComputedRows
+from runtime.engines.local.execute import ComputedRows
 from runtime.frames.arrow_tables import arrow_zone, cast_to_schema
 from runtime.spark.versions.arrow_types import schema_in_zone
 from runtime.spec.table import Column
-from sqlwin.result.rows import RunRecord, compute
+from sqlwin.result.protocol import RunRecord, compute
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

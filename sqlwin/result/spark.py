@@ -39,14 +39,14 @@ from runtime.frames.arrow_tables import (
     name_fields_apart,
     session_zone,
 )
-from runtime.results.rows import DEFAULT_MAX_BYTES, result_batches
+from runtime.results.transport import DEFAULT_MAX_BYTES, result_batches
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
 from runtime.spark.versions.arrow_types import to_arrow_schema
 from runtime.spark.versions.frames import to_arrow
 from runtime.spark.versions.newer_classes import CalendarIntervalType, VariantType
 from runtime.spec.table import Column
-from sqlwin.result.rows import RunRecord, compute
+from sqlwin.result.protocol import RunRecord, compute
 
 # Types that Spark does not convert to Arrow, so they are shown as text
 _NO_ARROW = (CalendarIntervalType, NullType, VariantType, YearMonthIntervalType)

@@ -16,7 +16,7 @@ from runtime.errors import ErrorKind, ExecutionError, SqlwinError
 from runtime.spec.figures import count_text
 from sqlwin.display.table import write_stream_table
 from sqlwin.result.base import ResultWithRows, ResultWithText
-from sqlwin.result.rows import QueryRows, RunRecord
+from sqlwin.result.protocol import QueryRows, RunRecord
 from sqlwin.result.stream import StartedStream, StreamedRows
 
 if TYPE_CHECKING:

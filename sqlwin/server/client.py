@@ -15,7 +15,7 @@ from pg_mimic.session import CallbackStatement, StaticStatement
 from runtime.errors import SqlwinError
 from runtime.spec.table import Column
 from sqlwin.control import SessionControl
-from sqlwin.dbapi.rows import FetchedRows, columns_of, count_of, is_unbounded, rows_of
+from sqlwin.dbapi.fetching import FetchedRows, columns_of, count_of, is_unbounded, rows_of
 from sqlwin.result import Result
 from sqlwin.server.catalog.database import CatalogDatabase
 from sqlwin.server.catalog.errors import CatalogQueryError

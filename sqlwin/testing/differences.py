@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runtime.simulator.compare import Difference, Row, difference
-from sqlwin.testing.values import cell_text
+from sqlwin.testing.cells import cell_text
 
 # Rows to print of each kind
 _MAX_ROWS = 20

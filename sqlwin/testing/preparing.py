@@ -18,15 +18,15 @@ from runtime.names import quote_name
 from runtime.shown_types import shown_type
 from runtime.spark.on_demand import NotStartedError
 from runtime.spec.table import TableColumn
-from sqlwin.config.values import parse_duration
+from sqlwin.config.parsing import parse_duration
 from sqlwin.control import SessionControl
 from sqlwin.session import Session
 from sqlwin.statements.nodes import CreateTable, CreateView, Insert, Query, Set
 from sqlwin.statements.parse import parse_statement
 from sqlwin.testing.cases import Case, CaseTable
+from sqlwin.testing.cells import CellError, cell_value
 from sqlwin.testing.documents import CaseFileError, Located
 from sqlwin.testing.parts import check_parts, reads_tables, with_parts
-from sqlwin.testing.values import CellError, cell_value
 
 # Settings of a script that the test decides
 OF_TEST = ("execution.runtime-mode",)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runtime.simulator.compare import Row
+from sqlwin.testing.cells import cell_text
 from sqlwin.testing.documents import Located
 from sqlwin.testing.running import CaseResult
-from sqlwin.testing.values import cell_text
 
 
 def update_file(path: Path, results: Sequence[CaseResult]) -> bool:

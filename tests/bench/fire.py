@@ -36,7 +36,7 @@ from rich.console import Console
 from rich.table import Table
 
 from planner.streams.slice_store import choose_slice_store
-from runtime.compute.kernels.columns import Int64Array
+from runtime.compute.kernels.conversions import Int64Array
 from runtime.frames.meter import peak_memory_bytes, reset_peak
 from runtime.local.streaming.messages import SourceProgress
 from runtime.plan.streams import StreamReader
@@ -50,7 +50,7 @@ from runtime.streaming.slices.levels import SharedSpec, one_reader
 from runtime.streaming.state.blobs import METADATA
 from runtime.streaming.state.buckets import Place, n_buckets_of
 from runtime.streaming.state.codec import decode_metadata
-from runtime.streaming.state.columns import StateColumns
+from runtime.streaming.state.partial_columns import StateColumns
 from runtime.streaming.state.table_cache import CACHE
 from runtime.windows import AlignedWindow
 from runtime.windows.cumulate import Cumulate

@@ -13,7 +13,7 @@ import sqlwin
 from planner.sql.build import identifier
 from planner.sql.nodes import TABLE_OPTIONS
 from runtime.errors import ReadOnlyError, SqlwinError
-from sqlwin.catalog.spark.functions import REACHING_OUT
+from sqlwin.catalog.spark.function_names import REACHING_OUT
 from sqlwin.control import SessionControl
 from sqlwin.server.reading.guard import ReadingGuard
 from sqlwin.statements import nodes

@@ -358,7 +358,7 @@ FAULTS = [
     ),
     Fault(
         "state of groups without rows is kept",
-        "runtime.streaming.state.columns",
+        "runtime.streaming.state.partial_columns",
         "self.without_zeros(merged) if self.drops_zeros else merged",
         "merged",
         "groups",

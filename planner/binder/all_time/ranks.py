@@ -19,7 +19,7 @@ from planner.nodes.logical import (
     columns_of,
     in_windows,
 )
-from planner.nodes.windows import window_properties
+from planner.nodes.window_columns import window_properties
 from planner.sql.nodes import TextSpan
 from planner.streams.tables import streams_of
 from planner.streams.time_columns import is_event_time

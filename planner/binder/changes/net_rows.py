@@ -25,7 +25,7 @@ from planner.nodes.logical import (
     WindowRank,
     plain_items,
 )
-from planner.nodes.windows import window_properties
+from planner.nodes.window_columns import window_properties
 from planner.sql.build import (
     alias,
     cast_as,

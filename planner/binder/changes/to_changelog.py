@@ -28,7 +28,7 @@ from planner.nodes.logical import (
     WindowDeduplicate,
     WindowRank,
 )
-from planner.nodes.windows import filters_results, window_properties
+from planner.nodes.window_columns import filters_results, window_properties
 from planner.sql.build import column, literal
 from planner.sql.nodes import CHANGELOG, TO_CHANGELOG, WindowFunctionCall, error_at, span_of
 from planner.streams.refusals import BATCH, StreamRefusal

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from planner.binder.all_time.ranks import rank_over_all_time
 from planner.binder.changes.net_rows import signed_rows
-from planner.binder.changes.windows import check_kept_columns
+from planner.binder.changes.remaining_rows import check_kept_columns
 from planner.binder.relations import Relations
 from planner.nodes.logical import (
     ChangelogTable,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from sqlglot import exp
 
-from planner.binder.fill.values import constant_of
+from planner.binder.fill.fillers import constant_of
 from planner.binder.relations import Relations, Scope
 from planner.nodes.logical import Node
 from planner.sql.build import (

@@ -21,8 +21,8 @@ from planner.binder.fill.bounds import (
     check_filled_types,
     with_declared_keys,
 )
+from planner.binder.fill.fillers import fillers_of
 from planner.binder.fill.on_stream import check_stream_fill
-from planner.binder.fill.values import fillers_of
 from planner.binder.grouping_sets import has_groupings, item_place
 from planner.binder.relations import Relations, Scope
 from planner.nodes.logical import (
@@ -32,7 +32,7 @@ from planner.nodes.logical import (
     WindowTableFunction,
     columns_of,
 )
-from planner.nodes.windows import identifies_window, window_properties
+from planner.nodes.window_columns import identifies_window, window_properties
 from planner.sql.build import (
     alias,
     bare_column,

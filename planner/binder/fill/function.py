@@ -19,8 +19,8 @@ from planner.binder.fill.bounds import (
     with_declared_keys,
 )
 from planner.binder.fill.clause import FillOptions, is_of_instants
+from planner.binder.fill.fillers import fillers_of
 from planner.binder.fill.on_stream import check_stream_fill
-from planner.binder.fill.values import fillers_of
 from planner.binder.relations import Relations, Scope
 from planner.binder.window_function import (
     date_as_midnight,
@@ -40,7 +40,7 @@ from planner.nodes.logical import (
     in_windows,
     with_column,
 )
-from planner.nodes.windows import window_properties
+from planner.nodes.window_columns import window_properties
 from planner.sql.build import cast_as, column, function_call, last_time_before, seconds
 from planner.sql.nodes import WindowFunctionCall, error_at, span_of
 from planner.streams.tables import streams_of

@@ -40,7 +40,7 @@ from planner.nodes.logical import (
     in_windows,
     with_column,
 )
-from planner.nodes.windows import join_words
+from planner.nodes.window_columns import join_words
 from planner.sql.build import (
     MIRRORED,
     alias,

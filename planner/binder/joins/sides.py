@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from planner.nodes.joins import WindowJoin
 from planner.nodes.logical import AttachedWindow, Node, columns_of, is_identified
-from planner.nodes.windows import rename_windows
+from planner.nodes.window_columns import rename_windows
 from planner.sql.build import column, conjunction, function_call
 from planner.sql.nodes import TextSpan, merge_spans
 from runtime.refusal import refuse

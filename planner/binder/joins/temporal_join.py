@@ -19,7 +19,7 @@ from planner.binder.joins.changes import read_changes, time_of_change
 from planner.binder.joins.version_join import mark_version_join
 from planner.catalog import Catalog, VersionedTable
 from planner.nodes.logical import Node
-from planner.nodes.windows import join_words
+from planner.nodes.window_columns import join_words
 from planner.sql.build import column, conjunction, conjuncts, identifier, named_query, select_items
 from planner.sql.nodes import error_at
 from planner.sql.parts import bare_table, has_other_parts, name_parts, sources_of

@@ -12,7 +12,7 @@ from planner.binder.joins.stream_rows import EXTRAS
 from planner.binder.relations import Relations, Scope
 from planner.catalog import Schema
 from planner.nodes.logical import INTERVAL_COLUMNS, Node
-from planner.nodes.windows import JOIN_TYPES, join_words, window_properties
+from planner.nodes.window_columns import JOIN_TYPES, join_words, window_properties
 from planner.sql.build import (
     alias,
     column,

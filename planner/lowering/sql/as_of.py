@@ -20,7 +20,7 @@ from planner.lowering.sql.text import (
     number,
 )
 from planner.nodes.aggregate_plans import TIME
-from runtime.plan.rows import AsOfRows
+from runtime.plan.arrow_rows import AsOfRows
 
 # 1 for rows of the left side, else 0; number of right rows up to a row
 _IS_LEFT, _MATCH = "$is_left", "$match"

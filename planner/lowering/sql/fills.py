@@ -28,7 +28,7 @@ from planner.lowering.sql.text import (
 )
 from planner.nodes.aggregate_plans import END, START
 from planner.scalars.decimals import decimal_digits
-from runtime.plan.rows import FilledRows
+from runtime.plan.arrow_rows import FilledRows
 from runtime.shown_types import shown_type
 from runtime.spec.aggregates import MergeOp
 from runtime.spec.filling import FillConstant, Filler, FillLinear, FillLocf

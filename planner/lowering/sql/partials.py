@@ -24,10 +24,7 @@ from planner.lowering.sql.text import (
 )
 from planner.nodes.aggregate_plans import SLICE_END
 from planner.scalars.decimals import decimal_digits
-from runtime.plan.exchange import MergedWindows
-from runtime.plan.local import PartialColumns
-from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import (
+from runtime.plan.arrow_rows import (
     GivenRows,
     InlineRows,
     NeighbourRows,
@@ -36,6 +33,9 @@ from runtime.plan.rows import (
     WindowedRows,
     local_rows,
 )
+from runtime.plan.exchange import MergedWindows
+from runtime.plan.local import PartialColumns
+from runtime.plan.nodes import PlanNode
 from runtime.shown_types import shown_type
 from runtime.spec.aggregates import (
     Accumulator,

@@ -16,15 +16,15 @@ from planner.lowering.neighbours import neighbours
 from planner.lowering.relation import QueryScope, Relation
 from planner.lowering.sql.dialects import DIALECTS
 from planner.lowering.sql.refusals import NotPortable
-from planner.lowering.sql.rows import write_query
+from planner.lowering.sql.selects import write_query
 from planner.lowering.sql.targets import TARGETS
 from planner.lowering.table_joins import joined_rows
 from planner.nodes.logical import Node
 from planner.sql.build import select_all_from
 from planner.sql.nodes import TextSpan
 from planner.sql.parts import bare_table, name_parts
+from runtime.plan.arrow_rows import GivenRows
 from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import GivenRows
 from runtime.refusal import Refusal, Refused
 
 _BY_SPARK = re.compile(r"^(?:only )?Spark computes ")

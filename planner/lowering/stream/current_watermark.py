@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from planner.catalog import Catalog, StreamTable
-from planner.lowering.stream.rows import time_type_of, watermark_us
+from planner.lowering.stream.operator_input import time_type_of, watermark_us
 from planner.lowering.stream.select import EPOCH
 from planner.nodes.logical import Node
 from planner.sql.build import select_all_from, to_sql

@@ -23,7 +23,7 @@ from planner.nodes.logical import (
     WindowRank,
 )
 from planner.nodes.physical import GlobalWindowAggregate
-from planner.nodes.windows import window_properties
+from planner.nodes.window_columns import window_properties
 from planner.sql.build import is_number_literal
 from planner.streams.ranked_rows import rank_order
 from planner.streams.tables import arrives_at_once, streams_of

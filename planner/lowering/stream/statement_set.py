@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from planner.catalog import Catalog
 from planner.lowering.plan import Lowering
 from planner.lowering.stream.steps import lower_local
-from planner.lowering.windows import window_aggregation
+from planner.lowering.window_aggregates import window_aggregation
 from planner.nodes.logical import Node, Sink
 from planner.nodes.physical import (
     GlobalWindowAggregate,

@@ -1,8 +1,8 @@
 """Lower physical plans over streams to the steps that the runtime executes.
 
-Below a window operator, rows carry the watermark (see `planner.lowering.stream.rows`). Above it
-everything is stateless: all results of a window arrive in one micro-batch, and Spark SQL computes
-the rest as in batch.
+Below a window operator, rows carry the watermark (`planner.lowering.stream.operator_input`). Above
+it everything is stateless: all results of a window arrive in one micro-batch, and Spark SQL
+computes the rest as in batch.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from planner.catalog import Catalog, StreamTable
 from planner.lowering.plan import Labels, lower
 from planner.lowering.spark_sql import select_from
 from planner.lowering.stream.current_watermark import SparkWatermark, spark_watermark
+from planner.lowering.stream.operator_input import OPERATOR, OperatorRows, WholeWindows
 from planner.lowering.stream.order import without_limit_of_stream, without_order_of_stream
-from planner.lowering.stream.rows import OPERATOR, OperatorRows, WholeWindows
 from planner.lowering.stream.select import mark_of_kind
 from planner.lowering.stream.split_rows import split_rows_step, without_split_columns
 from planner.lowering.stream.whole_windows import WholeWindowsLowering
-from planner.lowering.windows import window_aggregation
+from planner.lowering.window_aggregates import window_aggregation
 from planner.nodes.aggregate_plans import sums_changes
 from planner.nodes.logical import (
     Node,
@@ -43,7 +43,7 @@ from planner.nodes.physical import (
     StreamRank,
     StreamVersionJoin,
 )
-from planner.nodes.windows import (
+from planner.nodes.window_columns import (
     filters_results,
     gives_changes,
     groups_all_time,

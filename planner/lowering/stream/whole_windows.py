@@ -21,7 +21,12 @@ from planner.catalog import Catalog
 from planner.lowering.join_conditions import push_one_sided_conditions
 from planner.lowering.plan import Labels
 from planner.lowering.spark_sql import select_from
-from planner.lowering.stream.rows import OperatorLowering, OperatorRows, StreamPlace, WholeWindows
+from planner.lowering.stream.operator_input import (
+    OperatorLowering,
+    OperatorRows,
+    StreamPlace,
+    WholeWindows,
+)
 from planner.lowering.stream.select import EPOCH
 from planner.nodes.aggregate_plans import SLICE_END, merge_windows
 from planner.nodes.joins import WindowJoin
@@ -35,7 +40,7 @@ from planner.nodes.logical import (
     plain_items,
 )
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
-from planner.nodes.windows import groups_all_time, identifies_window, window_properties
+from planner.nodes.window_columns import groups_all_time, identifies_window, window_properties
 from planner.scalars.types import is_integer
 from planner.sql.build import (
     alias,
@@ -61,9 +66,9 @@ from planner.streams.refusals import (
 from planner.streams.tables import arrives_at_once, stream_tables, streams_of
 from planner.streams.time_columns import is_processing_time
 from planner.streams.update_identity import ranked_keys, updated_aggregate
+from runtime.plan.arrow_rows import JoinedRows, RankedRows
 from runtime.plan.local import LocalStep, SqlRows, Streaming
 from runtime.plan.nodes import MeasuredStep
-from runtime.plan.rows import JoinedRows, RankedRows
 from runtime.plan.streams import StreamRegroupStep, WholeWindowsStep
 from runtime.refusal import Refusal, Refused, tried
 from runtime.spec.expressions import Expression

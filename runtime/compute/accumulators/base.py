@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.accumulators.segments import Segments, accumulate_rows
-from runtime.compute.kernels.columns import (
+from runtime.compute.kernels.conversions import (
     AnyArray,
     BoolArray,
     Int64Array,

@@ -14,7 +14,7 @@ from runtime.compute.accumulators.base import (
     NumberFold,
     row_state,
 )
-from runtime.compute.kernels.columns import (
+from runtime.compute.kernels.conversions import (
     Int64Array,
     decimal_array,
     decimal_words,

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from runtime.compute.accumulators.base import AccumulatorState, ColumnarAccumulator, without_nulls
 from runtime.compute.accumulators.segments import Segments
-from runtime.compute.kernels.columns import (
+from runtime.compute.kernels.conversions import (
     AnyArray,
     Int64Array,
     float64_array,

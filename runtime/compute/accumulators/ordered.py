@@ -13,7 +13,7 @@ from runtime.compute.accumulators.base import (
     without_nulls,
 )
 from runtime.compute.accumulators.extrema import INT64
-from runtime.compute.kernels.columns import (
+from runtime.compute.kernels.conversions import (
     Int64Array,
     distinct_codes,
     int64_values,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from runtime.compute.kernels.columns import AnyArray, Int64Array
+from runtime.compute.kernels.conversions import AnyArray, Int64Array
 
 # Replaces each row of equally shaped matrices by its running combine, in place.
 RunningCombine = Callable[[Sequence[AnyArray]], None]

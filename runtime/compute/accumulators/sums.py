@@ -25,7 +25,7 @@ from runtime.compute.accumulators.base import (
     without_nulls,
 )
 from runtime.compute.accumulators.segments import Segments
-from runtime.compute.kernels.columns import (
+from runtime.compute.kernels.conversions import (
     AnyArray,
     BoolArray,
     Int64Array,

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from runtime.compute.accumulators.base import AccumulatorState, ColumnarAccumulator
 from runtime.compute.accumulators.segments import Segments
-from runtime.compute.kernels.columns import Int64Array, one_chunk
+from runtime.compute.kernels.conversions import Int64Array, one_chunk
 from runtime.compute.user_aggregates import finish_states, merge_states, no_groups
 from runtime.spec.user_aggregates import UserDefinedAggregateFunction
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import Int64Array, int64_array
+from runtime.compute.kernels.conversions import Int64Array, int64_array
 
 # Maximum rows of a batch that holds all rows of a relation
 BATCH_ROWS = 1 << 18

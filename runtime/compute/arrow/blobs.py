@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import table_bytes
+from runtime.compute.kernels.conversions import table_bytes
 
 # Workers are single-threaded: do not decompress columns in other threads.
 _READING = pa.ipc.IpcReadOptions(use_threads=False)

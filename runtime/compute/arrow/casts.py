@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from runtime.compute.arrow import decimals, times
 from runtime.compute.arrow.parse_text import parse_text
 from runtime.compute.arrow.types import INTEGER_TYPES, Datum, arrow_type
-from runtime.compute.kernels.columns import decimal_words, from_buffer, validity
+from runtime.compute.kernels.conversions import decimal_words, from_buffer, validity
 from runtime.errors import ComputationError
 from runtime.shown_types import shown_type
 

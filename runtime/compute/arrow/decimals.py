@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runtime.compute.arrow.types import Datum
-from runtime.compute.kernels.columns import Int64Array, decimal_array, decimal_words, validity
+from runtime.compute.kernels.conversions import Int64Array, decimal_array, decimal_words, validity
 from runtime.errors import ComputationError
 
 _MAX_DIGITS, _MAX_WIDE_DIGITS = 38, 76

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runtime.compute.arrow.types import INTEGER_TYPES, arrow_type
-from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_array, int64_values
+from runtime.compute.kernels.conversions import BoolArray, Int64Array, int64_array, int64_values
 from runtime.compute.wall_clock import instants_us
 from runtime.errors import ExecutionError
 

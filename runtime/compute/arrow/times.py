@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runtime.compute.arrow.types import Datum
-from runtime.compute.kernels.columns import Int64Array, int64_array, int64_values, validity
+from runtime.compute.kernels.conversions import Int64Array, int64_array, int64_values, validity
 from runtime.compute.wall_clock import instants_us, wall_clock_us
 from runtime.errors import ComputationError
 from runtime.shown_types import shown_type

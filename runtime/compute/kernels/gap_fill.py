@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.arrow.evaluate import evaluate
-from runtime.compute.kernels.columns import (
+from runtime.compute.kernels.conversions import (
     BoolArray,
     Int64Array,
     int64_array,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from runtime.compute.accumulators.segments import run_starts
-from runtime.compute.kernels.columns import AnyArray, BoolArray, Int64Array
+from runtime.compute.kernels.conversions import AnyArray, BoolArray, Int64Array
 
 # With more cells per row, iterating over all cells costs more than sorting the rows.
 _CELLS_PER_ROW = 4

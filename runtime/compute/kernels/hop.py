@@ -25,7 +25,7 @@ from runtime.compute.accumulators.base import (
     InvertibleAccumulator,
 )
 from runtime.compute.accumulators.segments import Segments, run_starts
-from runtime.compute.kernels.columns import Int64Array
+from runtime.compute.kernels.conversions import Int64Array
 from runtime.compute.kernels.slices import Slices, row_changes
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from runtime.compute.arrow.batches import BATCH_ROWS, numbers, plain_batches
 from runtime.compute.arrow.evaluate import filter_mask
-from runtime.compute.kernels.columns import (
+from runtime.compute.kernels.conversions import (
     BoolArray,
     Int64Array,
     normalise_floats,
@@ -19,7 +19,7 @@ from runtime.compute.kernels.columns import (
 from runtime.compute.kernels.grouping import MAX_CELLS
 from runtime.compute.kernels.key_digits import key_digits
 from runtime.compute.kernels.ranks import order_codes
-from runtime.plan.rows import AsOfRows, JoinedRows
+from runtime.plan.arrow_rows import AsOfRows, JoinedRows
 from runtime.spec.filling import AsOfMatching
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import (
+from runtime.compute.kernels.conversions import (
     Int64Array,
     UInt64Array,
     distinct_codes,

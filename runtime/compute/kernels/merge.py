@@ -11,7 +11,7 @@ from runtime.compute.accumulators.base import AccumulatorState
 from runtime.compute.accumulators.segments import Segments
 from runtime.compute.arrow.decimals import average
 from runtime.compute.arrow.types import arrow_type
-from runtime.compute.kernels.columns import Int64Array, from_buffer
+from runtime.compute.kernels.conversions import Int64Array, from_buffer
 from runtime.compute.kernels.hop import HopCombiner
 from runtime.compute.kernels.slices import PART_ROWS, Slices, group_slices, plain_type
 from runtime.compute.kernels.window_ranges import WindowRanges, maximal_window_starts

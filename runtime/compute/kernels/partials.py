@@ -18,7 +18,7 @@ from runtime.compute.accumulators.base import (
     ElementwiseAccumulator,
 )
 from runtime.compute.accumulators.extrema import INT64
-from runtime.compute.kernels.columns import (
+from runtime.compute.kernels.conversions import (
     BoolArray,
     Int64Array,
     all_valid,

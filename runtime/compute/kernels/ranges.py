@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.arrow.batches import BATCH_ROWS, numbers
-from runtime.compute.kernels.columns import Int64Array, int64_values
+from runtime.compute.kernels.conversions import Int64Array, int64_values
 from runtime.compute.wall_clock import wall_clock_us
-from runtime.plan.rows import RangedRows
+from runtime.plan.arrow_rows import RangedRows
 
 
 class RangeJoin:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.compute.kernels.columns import (
+from runtime.compute.kernels.conversions import (
     BoolArray,
     Int64Array,
     float64_values,
@@ -24,7 +24,7 @@ from runtime.compute.kernels.columns import (
 )
 from runtime.compute.kernels.grouping import MAX_CELLS
 from runtime.compute.kernels.key_digits import key_digits
-from runtime.plan.rows import RankedRows
+from runtime.plan.arrow_rows import RankedRows
 from runtime.spec.expressions import RankOrder
 
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)

@@ -26,7 +26,7 @@ import pyarrow as pa
 from runtime.compute.accumulators import accumulator
 from runtime.compute.accumulators.base import AccumulatorState
 from runtime.compute.accumulators.segments import Segments, accumulate_rows, run_starts
-from runtime.compute.kernels.columns import (
+from runtime.compute.kernels.conversions import (
     Int64Array,
     as_type,
     from_buffer,

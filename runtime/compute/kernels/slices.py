@@ -12,7 +12,7 @@ import pyarrow as pa
 from runtime.compute.accumulators import accumulator
 from runtime.compute.accumulators.base import AccumulatorState, ColumnarAccumulator
 from runtime.compute.accumulators.segments import run_starts
-from runtime.compute.kernels.columns import Int64Array, distinct_codes, int64_values, one_chunk
+from runtime.compute.kernels.conversions import Int64Array, distinct_codes, int64_values, one_chunk
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.values.value_lists import SliceValues, ValueLists, value_lists
 from runtime.spec.aggregates import WindowAggregation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import Int64Array, distinct_codes, int64_values
+from runtime.compute.kernels.conversions import Int64Array, distinct_codes, int64_values
 from runtime.errors import ExecutionError
 from runtime.windows import AlignedWindow
 from runtime.windows.assigner import SliceAssigner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.compute.accumulators.segments import run_starts
-from runtime.compute.kernels.columns import Int64Array
+from runtime.compute.kernels.conversions import Int64Array
 from runtime.compute.kernels.slices import Slices, row_changes
 from runtime.windows import AlignedWindow
 

@@ -32,7 +32,7 @@ from runtime.compute.accumulators.base import AccumulatorState
 from runtime.compute.accumulators.segments import run_starts
 from runtime.compute.accumulators.sums import exact_sum_accumulator
 from runtime.compute.arrow.types import arrow_type
-from runtime.compute.kernels.columns import (
+from runtime.compute.kernels.conversions import (
     Float64Array,
     Int64Array,
     float64_array,

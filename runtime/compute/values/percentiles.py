@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runtime.compute.accumulators.segments import run_starts
-from runtime.compute.kernels.columns import (
+from runtime.compute.kernels.conversions import (
     Int64Array,
     from_buffer,
     int64_values,

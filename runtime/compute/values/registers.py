@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import Float64Array, Int64Array, from_buffer, validity
+from runtime.compute.kernels.conversions import Float64Array, Int64Array, from_buffer, validity
 from runtime.compute.values.xxhash64 import xxhash64
 
 RANK_BITS = 6

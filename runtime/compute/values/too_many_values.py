@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import Int64Array
+from runtime.compute.kernels.conversions import Int64Array
 from runtime.errors import ExecutionError
 
 

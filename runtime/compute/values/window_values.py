@@ -17,7 +17,7 @@ import pyarrow as pa
 from runtime.compute.accumulators.segments import run_starts
 from runtime.compute.accumulators.sums import overflow
 from runtime.compute.arrow.types import arrow_type
-from runtime.compute.kernels.columns import Int64Array, ranks, running_sums
+from runtime.compute.kernels.conversions import Int64Array, ranks, running_sums
 from runtime.compute.values.percentiles import RangePercentiles
 from runtime.compute.values.too_many_values import check_counts
 from runtime.functions.aggregates import AGGREGATES

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import (
+from runtime.compute.kernels.conversions import (
     Int64Array,
     UInt64Array,
     decimal_words,

@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from runtime.connectors.avro.conversion import convert_values, kind_of, misfit, plain, raw_type
 from runtime.connectors.avro.registry import schema_texts
-from runtime.connectors.avro.values import convert_values, kind_of, misfit, plain, raw_type
-from runtime.connectors.columns import find_column
+from runtime.connectors.declared_columns import find_column
 from runtime.errors import ExecutionError, packages_of
 from runtime.spark.versions.arrow_types import to_arrow_schema
 

@@ -15,14 +15,14 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from runtime.commits import committed_files, counting_files, read_commits
-from runtime.connectors.columns import (
+from runtime.connectors.connector import AVRO_PACKAGE, NO_AVRO, missing_package
+from runtime.connectors.declared_columns import (
     declared_schema,
     declared_type,
     find_column,
     no_columns,
     pick,
 )
-from runtime.connectors.connector import AVRO_PACKAGE, NO_AVRO, missing_package
 from runtime.connectors.filesystem.loaded import load_cached
 from runtime.connectors.filesystem.parquet_types import read_special, special_column
 from runtime.connectors.filesystem.planning import METADATA, may_be_unwritten

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-from runtime.connectors.columns import declared_schema
+from runtime.connectors.declared_columns import declared_schema
 from runtime.connectors.filesystem.text import TextReading
 from runtime.detection.delimited import column_names
 from runtime.files import is_local_path

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType
 
-from runtime.connectors.columns import declared_type, no_columns
+from runtime.connectors.declared_columns import declared_type, no_columns
 from runtime.errors import ExecutionError, SetupError
 from runtime.frames.file_rows import METADATA_FIELD, stored_rows
 from runtime.options.checks import option_values
@@ -30,7 +30,7 @@ from runtime.scan.stored_files import StoredFiles
 from runtime.scan.whole_rows import row_schema, spark_arrow_type
 from runtime.spark.files import store_package
 from runtime.spark.versions.arrow_types import to_arrow_type
-from runtime.spark.versions.columns import type_from_ddl
+from runtime.spark.versions.casts import type_from_ddl
 from runtime.spec.scan import ScanFile
 from runtime.spec.table import TableSpec
 

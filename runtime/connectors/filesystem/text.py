@@ -18,14 +18,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from runtime.connectors.columns import BROKEN_RECORD, declared_type
+from runtime.connectors.declared_columns import BROKEN_RECORD, declared_type
 from runtime.detection.lines import COMMENT, PATTERN
 from runtime.detection.places import BETWEEN, MAX_CHARACTERS
 from runtime.frames.file_rows import file_metadata
 from runtime.names import quote_name
 from runtime.options.checks import option_values
 from runtime.options.formats import ONLY_READ, TIME_UNITS
-from runtime.spark.versions.columns import try_cast
+from runtime.spark.versions.casts import try_cast
 from runtime.spec.table import TableColumn, TableSpec
 from runtime.text.rules import TextRules
 
@@ -219,7 +219,7 @@ def _message(begin: str, dataframe: DataFrame, text: Column) -> Column:
 
 
 def _without_symbols(text: Column, symbols: Sequence[str]) -> Column:
-    """Remove symbols around a number; see `runtime.detection.values.without_symbols`."""
+    """Remove symbols around a number; see `runtime.detection.kinds.without_symbols`."""
     any_symbol = "|".join(re.escape(symbol) for symbol in sorted(symbols, key=len, reverse=True))
     text = F.regexp_replace(text, rf"^\s*([+-]?)\s*(?:{any_symbol})\s*", "$1")
     return F.regexp_replace(text, rf"\s*(?:{any_symbol})\s*$", "")

@@ -18,8 +18,8 @@ from pyspark.sql.types import StructType
 
 from runtime.commits import Commit
 from runtime.compute.partitions import spark_directory
-from runtime.connectors.columns import find_column
 from runtime.connectors.connector import AVRO_PACKAGE, NO_AVRO, missing_package
+from runtime.connectors.declared_columns import find_column
 from runtime.connectors.filesystem.encoding import encoding_of
 from runtime.connectors.filesystem.publish import Writer as BatchWriter
 from runtime.connectors.filesystem.publish import (

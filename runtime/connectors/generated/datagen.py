@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, StructType
 
-from runtime.connectors.columns import declared_type
 from runtime.connectors.connector import Table
 from runtime.connectors.declarations import check_columns
+from runtime.connectors.declared_columns import declared_type
 from runtime.connectors.generated.generators import (
     Field,
     GeneratedRows,

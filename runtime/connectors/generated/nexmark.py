@@ -15,9 +15,9 @@ import datetime as dt
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
-from runtime.connectors.columns import declared_type
 from runtime.connectors.connector import Table
 from runtime.connectors.declarations import check_columns
+from runtime.connectors.declared_columns import declared_type
 from runtime.connectors.generated.generators import timestamp_of
 from runtime.connectors.generated.nexmark_events import Market, fields, numbered_events
 from runtime.connectors.generated.row_numbers import Pace, bounded_row_numbers, row_numbers
@@ -26,7 +26,7 @@ from runtime.names import quote_name
 from runtime.options.checks import bad_option, check_options, option_values, wrong_value
 from runtime.options.known import NEXMARK
 from runtime.shown_types import shown_type
-from runtime.spark.versions.columns import type_from_ddl
+from runtime.spark.versions.casts import type_from_ddl
 from runtime.spec.table import TableSpec
 
 _RATE, _ROWS_PER_BATCH = "10000", "100000"

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from runtime.connectors.columns import declared_schema
 from runtime.connectors.connector import Table
 from runtime.connectors.declarations import check_columns
+from runtime.connectors.declared_columns import declared_schema
 from runtime.connectors.hybrid.overlap import rows_in_order, rows_of_both
 from runtime.connectors.hybrid.parts import Parts, check_parts
 from runtime.connectors.hybrid.splits import HybridSplits

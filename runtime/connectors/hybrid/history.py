@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from runtime.compute.kernels.columns import int64_values
+from runtime.compute.kernels.conversions import int64_values
 from runtime.connectors.hybrid.files import path_of_split, split_of
 from runtime.files import is_local_path
 from runtime.frames.arrow_tables import create_frame

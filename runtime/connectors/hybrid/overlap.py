@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from runtime.compute.kernels.columns import int64_values, normalise_floats
+from runtime.compute.kernels.conversions import int64_values, normalise_floats
 from runtime.connectors.hybrid.parts import Parts
 from runtime.names import quote_name
 from runtime.spark.workers import prepare_worker

@@ -17,7 +17,7 @@ from runtime.connectors.avro.decoding import CONFLUENT
 from runtime.connectors.avro.options import registry_of
 from runtime.connectors.connector import Table, about_table
 from runtime.connectors.declarations import check_columns
-from runtime.connectors.kafka.columns import columns_of
+from runtime.connectors.kafka.message_columns import columns_of
 from runtime.connectors.kafka.properties import consumer_config, producer_config
 from runtime.connectors.kafka.scan import KafkaSplits, scan
 from runtime.connectors.kafka.source import FORMAT, check_installed, writer_options

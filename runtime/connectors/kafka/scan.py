@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from runtime.connectors.kafka.columns import columns_of
 from runtime.connectors.kafka.decode import CSV, JSON
+from runtime.connectors.kafka.message_columns import columns_of
 from runtime.connectors.kafka.offsets import Range, Reading, portions
 from runtime.connectors.kafka.source import (
     KafkaOffsets,

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructField, StructType
 
 from runtime.connectors.avro.decoding import AvroDecoding
 from runtime.connectors.avro.options import AVRO_FORMATS, avro_decoding
-from runtime.connectors.columns import declared_schema
+from runtime.connectors.declared_columns import declared_schema
 from runtime.connectors.kafka.decode import CSV, JSON, Decoding, can_decode
 from runtime.connectors.kafka.offsets import EARLIEST, GROUP, LATEST, OFFSETS, TIMESTAMP, Reading
 from runtime.connectors.kafka.properties import consumer_config, producer_config

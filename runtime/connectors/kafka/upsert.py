@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from runtime.connectors.connector import Table, about_table
-from runtime.connectors.kafka.columns import columns_of
 from runtime.connectors.kafka.connector import KafkaTable, message_columns, send_messages
+from runtime.connectors.kafka.message_columns import columns_of
 from runtime.connectors.kafka.source import messages as read_messages
 from runtime.connectors.kafka.table import TOMBSTONE, key_fields, reading_of
 from runtime.connectors.upserts import duplicate_key

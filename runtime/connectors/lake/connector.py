@@ -12,9 +12,9 @@ from typing import Self
 
 from pyspark.sql import DataFrame, SparkSession
 
-from runtime.connectors.columns import pick
 from runtime.connectors.connector import Table, about_table
 from runtime.connectors.declarations import check_columns
+from runtime.connectors.declared_columns import pick
 from runtime.connectors.lake.delta.snapshot import load_delta, version_and_text
 from runtime.connectors.lake.delta.stream import stream_delta
 from runtime.connectors.lake.delta.write import write_delta

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from runtime.connectors.columns import find_column, pick
 from runtime.connectors.connector import register_source
+from runtime.connectors.declared_columns import find_column, pick
 from runtime.connectors.lake.table import has_fields
 from runtime.errors import ExecutionError
 from runtime.lake.places import TablePlace

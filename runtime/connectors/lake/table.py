@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from runtime.compute.arrow.packed import is_list
 from runtime.compute.arrow.types import arrow_type
-from runtime.connectors.columns import pick
+from runtime.connectors.declared_columns import pick
 from runtime.errors import ExecutionError, kind_in_words, packages_of
 from runtime.frames.file_rows import (
     FILE_METADATA,

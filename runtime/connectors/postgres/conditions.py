@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from runtime.connectors.postgres.columns import DatabaseColumn, base_type
 from runtime.connectors.postgres.database import quote
+from runtime.connectors.postgres.database_types import DatabaseColumn, base_type
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, terms_of
 
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")

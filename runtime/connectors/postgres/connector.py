@@ -26,7 +26,7 @@ from runtime.frames.job_properties import retries_of_stream
 from runtime.frames.scan_source import check_like_spark
 from runtime.options.checks import bad_option, check_options, option_values
 from runtime.options.known import POSTGRES
-from runtime.results.rows import result_batches
+from runtime.results.transport import result_batches
 from runtime.spec.expressions import Expression
 from runtime.spec.sink import SinkMode, StreamSink, StreamWriter
 from runtime.spec.source import SplitTable
@@ -154,7 +154,7 @@ class PostgresTable(Table):
         Raises:
             SqlwinError: The database is unavailable, or the table or a column does not fit.
         """
-        from runtime.connectors.columns import declared_schema
+        from runtime.connectors.declared_columns import declared_schema
         from runtime.spark.versions.frames import place_rows
 
         schema = declared_schema(self.spec, self.spec.physical_columns)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from runtime.compute.arrow.types import arrow_type
-from runtime.connectors.postgres.columns import DatabaseColumn, base_type, columns_of
 from runtime.connectors.postgres.conditions import condition_sql
 from runtime.connectors.postgres.csv_rows import read_csv
 from runtime.connectors.postgres.database import (
@@ -30,6 +29,7 @@ from runtime.connectors.postgres.database import (
     quote,
     table_name,
 )
+from runtime.connectors.postgres.database_types import DatabaseColumn, base_type, columns_of
 from runtime.connectors.postgres.retries import AwayLimit
 from runtime.errors import CatalogError, ExecutionError, nearest
 from runtime.options.checks import bad_option, option_values

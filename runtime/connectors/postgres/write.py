@@ -21,15 +21,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from runtime.connectors.postgres.columns import (
-    DatabaseColumn,
-    check_kind,
-    check_privileges,
-    columns_of,
-    new_table,
-    targets,
-    unique_keys,
-)
 from runtime.connectors.postgres.csv_rows import csv_pieces
 from runtime.connectors.postgres.database import (
     DatabaseAwayError,
@@ -38,6 +29,15 @@ from runtime.connectors.postgres.database import (
     errors_of,
     quote,
     table_name,
+)
+from runtime.connectors.postgres.database_types import (
+    DatabaseColumn,
+    check_kind,
+    check_privileges,
+    columns_of,
+    new_table,
+    targets,
+    unique_keys,
 )
 from runtime.connectors.postgres.retries import AwayLimit
 from runtime.connectors.upserts import duplicate_key, fold_changes, key_columns

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.arrow.batches import BATCH_ROWS, as_batch, numbers, plain_batches
-from runtime.compute.kernels.columns import Int64Array
-from runtime.plan.rows import OrderedRows
+from runtime.compute.kernels.conversions import Int64Array
+from runtime.plan.arrow_rows import OrderedRows
 
 
 def sort_rows(rows: pa.RecordBatch, of: OrderedRows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

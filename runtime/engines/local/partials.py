@@ -22,6 +22,13 @@ from runtime.local.slice_scan import (
     split_tables,
 )
 from runtime.local.stage import BufferPlan, aggregate, buffer_plan
+from runtime.plan.arrow_rows import (
+    LocalRows,
+    RowLocalStep,
+    RowScan,
+    grouping_sets,
+    local_rows,
+)
 from runtime.plan.exchange import MergedWindows, SharedSlicesStep
 from runtime.plan.in_process import InProcessStep
 from runtime.plan.local import (
@@ -34,13 +41,6 @@ from runtime.plan.local import (
     is_local,
 )
 from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import (
-    LocalRows,
-    RowLocalStep,
-    RowScan,
-    grouping_sets,
-    local_rows,
-)
 from runtime.scan.splits import Split, plan_splits
 from runtime.scan.stores import Store
 from runtime.spec.scan import ScanSource

@@ -24,6 +24,7 @@ from runtime.frames.meter import Meter, Wrap, unmeasured
 from runtime.frames.scan_counts import StatementScanCounts
 from runtime.frames.views import sql_dataframe, temporary_view
 from runtime.local.catalyst import local_aggregate_sql
+from runtime.plan.arrow_rows import FilledRows, WindowedRows
 from runtime.plan.exchange import (
     ExchangeStep,
     MergedWindows,
@@ -33,7 +34,6 @@ from runtime.plan.exchange import (
 )
 from runtime.plan.local import Catalyst, LocalStep, SqlRows, is_local
 from runtime.plan.nodes import MeasuredStep, PlanNode, SqlStep
-from runtime.plan.rows import FilledRows, WindowedRows
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.expressions import ColumnRef
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES

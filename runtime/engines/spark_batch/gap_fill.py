@@ -10,7 +10,7 @@ from pyspark.sql.types import StructField, StructType
 
 from runtime.compute.arrow.batches import as_batch, plain_batches
 from runtime.names import quote_name
-from runtime.plan.rows import FilledRows
+from runtime.plan.arrow_rows import FilledRows
 
 
 def gaps_filled(rows: DataFrame, node: FilledRows) -> DataFrame:

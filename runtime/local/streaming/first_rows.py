@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.buffer import BufferRows
-from runtime.compute.kernels.columns import (
+from runtime.compute.kernels.conversions import (
     Int64Array,
     distinct_codes,
     int64_column,

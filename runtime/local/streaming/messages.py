@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from runtime.compute.arrow.blobs import from_blobs, to_blob
-from runtime.compute.kernels.columns import table_bytes
+from runtime.compute.kernels.conversions import table_bytes
 from runtime.spec.stream import SPLIT
 
 # Column of a row that may be late: the end of its slice

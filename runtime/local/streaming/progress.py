@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from runtime.compute.counters import count
-from runtime.compute.kernels.columns import int64_values
+from runtime.compute.kernels.conversions import int64_values
 from runtime.local.streaming.messages import (
     ControlMessage,
     EndOfInput,

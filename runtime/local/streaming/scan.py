@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from runtime.compute.buffer import BufferRows
 from runtime.compute.counters import count
-from runtime.compute.kernels.columns import int64_values
+from runtime.compute.kernels.conversions import int64_values
 from runtime.local.messages import is_undecoded, separate_messages
 from runtime.local.scan_rows import ScanRows
 from runtime.local.streaming.messages import MESSAGE_SCHEMA, RowsRead, encode

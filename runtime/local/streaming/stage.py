@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from runtime.compute.arrow.blobs import MAX_BLOB_BYTES, pieces, split_by_bucket
 from runtime.compute.buffer import BufferRows
 from runtime.compute.counters import count, is_counting
-from runtime.compute.kernels.columns import as_type, int64_values, replace_values, table_bytes
+from runtime.compute.kernels.conversions import as_type, int64_values, replace_values, table_bytes
 from runtime.compute.kernels.keys import bucket_of
 from runtime.compute.kernels.session import ends_of_rows
 from runtime.local.stage import BufferPlan, aggregate

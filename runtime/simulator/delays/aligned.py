@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import Int64Array, int64_values
+from runtime.compute.kernels.conversions import Int64Array, int64_values
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.wall_clock import instants_us, wall_clock_us
 from runtime.plan.simulated import SimulatedTable

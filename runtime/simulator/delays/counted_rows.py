@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import int64_values, one_chunk
+from runtime.compute.kernels.conversions import int64_values, one_chunk
 from runtime.compute.kernels.keys import encode_keys
+from runtime.plan.arrow_rows import RowScan, local_rows
 from runtime.plan.local import ArrowBuffer, is_local
-from runtime.plan.rows import RowScan, local_rows
 from runtime.plan.simulated import SimulatedOperator
 from runtime.refusal import refuse
 from runtime.simulator.carried import scanned_rows

@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from runtime.compute.kernels.columns import BoolArray, Int64Array
+from runtime.compute.kernels.conversions import BoolArray, Int64Array
 from runtime.compute.kernels.session import find_sessions
 from runtime.simulator.delays.aligned import NONE_US, Counted, DelayOutcome
 

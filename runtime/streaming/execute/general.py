@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
 from runtime.compute.arrow.blobs import pieces, split_by_bucket
-from runtime.compute.kernels.columns import one_chunk
+from runtime.compute.kernels.conversions import one_chunk
 from runtime.compute.kernels.keys import bucket_of
 from runtime.errors import AnalysisError
 from runtime.frames.blobs import map_in_arrow

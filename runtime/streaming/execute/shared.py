@@ -21,7 +21,7 @@ from runtime.streaming.operator_specs import common_spec, merged_partials
 from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.slices.levels import SharedSpec
-from runtime.streaming.state.columns import StateColumns
+from runtime.streaming.state.partial_columns import StateColumns
 from runtime.streaming.status import report_status
 
 

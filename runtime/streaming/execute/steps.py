@@ -14,8 +14,8 @@ from runtime.frames.expand import expand
 from runtime.frames.meter import Meter, Wrap, unmeasured
 from runtime.frames.reports import ROWS_METRIC
 from runtime.frames.views import Bounded, sql_dataframe, temporary_view
+from runtime.plan.arrow_rows import JoinedRows, RankedRows, WindowedRows
 from runtime.plan.nodes import MeasuredStep, PlanNode, SqlStep
-from runtime.plan.rows import JoinedRows, RankedRows, WindowedRows
 from runtime.plan.streams import (
     EmissionMode,
     SettledKindsStep,

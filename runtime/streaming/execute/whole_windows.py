@@ -19,8 +19,8 @@ from runtime.local.projection import spark_types
 from runtime.local.stage import buffer_plan
 from runtime.local.streaming.plan import local_sql
 from runtime.names import quote_name
+from runtime.plan.arrow_rows import JoinedRows, RankedRows
 from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import JoinedRows, RankedRows
 from runtime.plan.streams import StreamRegroupStep
 from runtime.spark.versions.arrow_types import to_arrow_type
 from runtime.spark.workers import prepare_worker

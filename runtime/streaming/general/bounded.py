@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
-from runtime.compute.kernels.columns import int64_column
+from runtime.compute.kernels.conversions import int64_column
 from runtime.frames.blobs import number_columns
 from runtime.frames.wall_clock import wall_clock_us_sql
 from runtime.names import quote_name

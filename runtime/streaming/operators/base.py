@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import table_bytes
+from runtime.compute.kernels.conversions import table_bytes
 from runtime.errors import ExecutionError
 from runtime.local.streaming.messages import LateRows, Progress
 from runtime.spec.thresholds import Thresholds

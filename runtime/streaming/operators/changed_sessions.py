@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column
+from runtime.compute.kernels.conversions import BoolArray, Int64Array, int64_column
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.kernels.session import merge_sessions, net_copies
 from runtime.local.streaming.stage import ROW_COUNT

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import BoolArray, int64_column
+from runtime.compute.kernels.conversions import BoolArray, int64_column
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.streaming.operators.updates import UpdateLog
 from runtime.streaming.slices.plain import PlainSlices
-from runtime.streaming.state.columns import CHANGED_US
+from runtime.streaming.state.partial_columns import CHANGED_US
 from runtime.windows.all_time import N_PARTS
 
 CHANGED = Merge((CHANGED_US,), MergeOp.MAX)

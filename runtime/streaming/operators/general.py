@@ -24,7 +24,7 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import int64_column
+from runtime.compute.kernels.conversions import int64_column
 from runtime.spec.stream import TIME
 from runtime.streaming.general.operator import (
     Emission,

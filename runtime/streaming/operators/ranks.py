@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column, replace_values
+from runtime.compute.kernels.conversions import BoolArray, Int64Array, int64_column, replace_values
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.kernels.merge import WINDOW_BOUND_TYPE, merged_schema, with_averages
 from runtime.compute.kernels.ranks import codes_of, first_places, ranked_rows
@@ -47,13 +47,13 @@ from runtime.streaming.operators.base import (
 )
 from runtime.streaming.operators.row_changes import DELETE, INSERT, deletes, differences, updates
 from runtime.streaming.state.blobs import BlobStore
-from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.marked_chunks import MarkedChunks
 from runtime.streaming.state.metadata import (
     ExpiringRankMetadata,
     MarkedMetadata,
     RankMetadata,
 )
+from runtime.streaming.state.partial_columns import StateColumns
 from runtime.streaming.watermarks import Watermarks, watermark_of_rows_us
 from runtime.windows.times import FIRST_TIME, LAST_TIME
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.compute.kernels.columns import BoolArray
+from runtime.compute.kernels.conversions import BoolArray
 from runtime.spec.stream import ROW_KIND
 from runtime.streaming.operators.row_changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column
+from runtime.compute.kernels.conversions import BoolArray, Int64Array, int64_column
 from runtime.compute.kernels.session import merge_sessions
 from runtime.local.streaming.stage import ROW_COUNT
 from runtime.spec.stream import FINAL_US

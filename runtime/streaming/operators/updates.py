@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import int64_column
+from runtime.compute.kernels.conversions import int64_column
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.stream import FINAL_US
 from runtime.spec.thresholds import Thresholds

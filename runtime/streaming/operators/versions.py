@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import (
+from runtime.compute.kernels.conversions import (
     BoolArray,
     Int64Array,
     int64_array,
@@ -38,9 +38,9 @@ from runtime.streaming.operators.base import (
     Output,
 )
 from runtime.streaming.state.blobs import BlobStore
-from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.marked_chunks import MarkedChunks
 from runtime.streaming.state.metadata import MarkedMetadata, VersionMetadata
+from runtime.streaming.state.partial_columns import StateColumns
 from runtime.streaming.watermarks import Watermarks, watermark_of_rows_us
 from runtime.windows.times import FIRST_TIME, LAST_TIME
 

@@ -20,7 +20,7 @@ from runtime.compute.kernels.joins import join_rows
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.kernels.ranks import rank_rows
 from runtime.local.stage import BufferPlan, aggregate
-from runtime.plan.rows import JoinedRows, RankedRows
+from runtime.plan.arrow_rows import JoinedRows, RankedRows
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, TIME, WATERMARK
 from runtime.streaming.operators.row_changes import differences

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column
+from runtime.compute.kernels.conversions import BoolArray, Int64Array, int64_column
 from runtime.compute.kernels.merge import merge_slices
 from runtime.local.streaming.messages import SLICE_END, LateRows
 from runtime.local.streaming.stage import ROW_COUNT

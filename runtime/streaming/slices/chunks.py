@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.arrow.blobs import pieces
-from runtime.compute.kernels.columns import (
+from runtime.compute.kernels.conversions import (
     BoolArray,
     Int64Array,
     table_bytes,
 )
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.state.blobs import BlobStore
-from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.metadata import Chunk, Slab
+from runtime.streaming.state.partial_columns import StateColumns
 from runtime.streaming.state.table_cache import (
     CACHE,
     PIECE_BYTES,

@@ -26,14 +26,14 @@ from math import gcd
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import BoolArray, Int64Array
+from runtime.compute.kernels.conversions import BoolArray, Int64Array
 from runtime.plan.streams import SliceStoreKind, StreamReader
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.slices.chunks import SliceState, slab_us
 from runtime.streaming.state.blobs import BlobStore
-from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.metadata import Level, Slab
+from runtime.streaming.state.partial_columns import StateColumns
 from runtime.windows.assigner import SliceAssigner
 from runtime.windows.tumble import Tumble
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import BoolArray, Int64Array, table_bytes
+from runtime.compute.kernels.conversions import BoolArray, Int64Array, table_bytes
 from runtime.compute.kernels.merge import merge_slices
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.slices.levels import SharedSpec, SliceLevels

@@ -42,8 +42,8 @@ import pyarrow as pa
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.slices.spans import Slices, Spans, needs
 from runtime.streaming.state.blobs import BlobStore
-from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.metadata import RunningMetadata, Span
+from runtime.streaming.state.partial_columns import StateColumns
 from runtime.windows import AlignedWindow
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import Int64Array
+from runtime.compute.kernels.conversions import Int64Array
 from runtime.plan.streams import SliceStoreKind
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.slices.levels import SharedSpec

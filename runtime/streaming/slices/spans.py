@@ -16,8 +16,8 @@ from runtime.compute.arrow.blobs import pieces
 from runtime.spec.stream import FINAL_US
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.state.blobs import BlobStore
-from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.metadata import Span, TotalsMetadata
+from runtime.streaming.state.partial_columns import StateColumns
 from runtime.streaming.state.table_cache import (
     CACHE,
     PIECE_BYTES,

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import Int64Array
+from runtime.compute.kernels.conversions import Int64Array
 from runtime.streaming.slices.levels import Reader
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.metadata import SliceMetadata

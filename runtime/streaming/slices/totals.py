@@ -23,8 +23,8 @@ from runtime.spec.stream import FINAL_US
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.slices.spans import Slices, Spans
 from runtime.streaming.state.blobs import BlobStore
-from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.metadata import TotalsMetadata
+from runtime.streaming.state.partial_columns import StateColumns
 from runtime.windows import AlignedWindow
 
 

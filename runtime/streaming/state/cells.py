@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runtime.compute.kernels.columns import Int64Array
+from runtime.compute.kernels.conversions import Int64Array
 from runtime.streaming.general.operator import OperatorState
 from runtime.streaming.state.metadata import CellMetadata
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import int64_column
+from runtime.compute.kernels.conversions import int64_column
 from runtime.compute.kernels.keys import encode_keys
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.state.blobs import BlobStore, required_blob

@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 
 from runtime.compute.arrow.blobs import from_blobs, to_blob
 from runtime.compute.arrow.packed import pack, unpack
-from runtime.compute.kernels.columns import BoolArray, table_bytes
+from runtime.compute.kernels.conversions import BoolArray, table_bytes
 from runtime.errors import ExecutionError
 from runtime.records import MalformedRecordError, from_json, to_json
 from runtime.streaming.general.operator import OperatorState

@@ -14,7 +14,7 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import (
+from runtime.compute.kernels.conversions import (
     BoolArray,
     Int64Array,
     int64_array,
@@ -26,7 +26,6 @@ from runtime.spec.stream import FINAL_US
 from runtime.streaming.slices.levels import common_slices
 from runtime.streaming.state.cells import Cell
 from runtime.streaming.state.codec import decode_bits, decode_table
-from runtime.streaming.state.columns import CHANGED_US
 from runtime.streaming.state.metadata import (
     BucketMetadata,
     FillMetadata,
@@ -43,6 +42,7 @@ from runtime.streaming.state.metadata import (
     VersionMetadata,
     WindowMetadata,
 )
+from runtime.streaming.state.partial_columns import CHANGED_US
 from runtime.windows import AlignedWindow
 from runtime.windows.assigner import SliceAssigner
 from runtime.windows.times import FIRST_TIME, LAST_TIME

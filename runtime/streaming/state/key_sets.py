@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.compute.kernels.columns import Int64Array, as_type, is_variable_width, one_chunk
+from runtime.compute.kernels.conversions import Int64Array, as_type, is_variable_width, one_chunk
 from runtime.compute.kernels.keys import bucket_of
 
 # Small enough for an array in a core's cache, large enough that keys rarely share a mark

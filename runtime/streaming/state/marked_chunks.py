@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from runtime.compute.arrow.blobs import pieces
-from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column, one_chunk
+from runtime.compute.kernels.conversions import BoolArray, Int64Array, int64_column, one_chunk
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.state.blobs import BlobStore, required_blob
 from runtime.streaming.state.codec import decode_bits, decode_table, encode_bits

@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 
 from runtime.compute.accumulators.segments import run_starts
 from runtime.compute.arrow.blobs import pieces
-from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_column
+from runtime.compute.kernels.conversions import BoolArray, Int64Array, int64_column
 from runtime.compute.kernels.keys import encode_keys
 from runtime.spec.stream import FINAL_US
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.state.blobs import BlobStore
-from runtime.streaming.state.columns import rows_between
 from runtime.streaming.state.key_sets import KeySet
 from runtime.streaming.state.metadata import Part
+from runtime.streaming.state.partial_columns import rows_between
 from runtime.streaming.state.ranges import Range, without
 from runtime.streaming.state.table_cache import read_table, remove_table, write_table
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.arrow.blobs import pieces
-from runtime.compute.kernels.columns import int64_column
+from runtime.compute.kernels.conversions import int64_column
 from runtime.compute.kernels.keys import bucket_of
 from runtime.errors import ExecutionError
 from runtime.streaming.general.operator import OperatorState

@@ -24,7 +24,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from runtime.compute.arrow.blobs import MAX_BLOB_BYTES
-from runtime.compute.kernels.columns import table_bytes
+from runtime.compute.kernels.conversions import table_bytes
 from runtime.streaming.state.blobs import BlobStore, required_blob
 from runtime.streaming.state.codec import decode_table, encode_table
 

@@ -11,7 +11,7 @@ from runtime.materialized.tiers import TierRules
 from runtime.spec.materialized import LocalForm
 from runtime.windows.intervals import render_duration
 from runtime.windows.times import DAY_US
-from sqlwin.config.values import parse_duration
+from sqlwin.config.parsing import parse_duration
 
 TIERS, RETENTION = "slices.tiers", "slices.retention"
 _TIER = re.compile(r"(?P<width>.+?)(?:\s+for\s+(?P<age>.+))?", re.IGNORECASE)

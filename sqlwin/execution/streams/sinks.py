@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from planner.lowering.stream.statement_set import StreamSetSteps
 from planner.nodes.logical import Sink
-from planner.nodes.windows import groups_all_time
+from planner.nodes.window_columns import groups_all_time
 from planner.sql.build import identifier, to_sql
 from planner.streams.update_identity import update_identity
 from runtime.connectors.registry import open_table

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from planner.explain.windows import window_text
+from planner.explain.window_texts import window_text
 from runtime.outages import outages_text
 from runtime.spark.files import files_at, resolve
 from runtime.spec.figures import seconds_text

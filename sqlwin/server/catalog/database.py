@@ -7,9 +7,7 @@ import re
 import sqlite3
 from collections.abc import Sequence
 
-from sqlwin.server.catalog.columns import OutputColumn
 from sqlwin.server.catalog.errors import CatalogQueryError
-from sqlwin.server.catalog.functions import namespace_name, register
 from sqlwin.server.catalog.parts import CatalogPart
 from sqlwin.server.catalog.relations import (
     FLOATS,
@@ -18,7 +16,9 @@ from sqlwin.server.catalog.relations import (
     catalog_relations,
     types,
 )
+from sqlwin.server.catalog.result_columns import OutputColumn
 from sqlwin.server.catalog.rewrite import CatalogQuery
+from sqlwin.server.catalog.sqlite_functions import namespace_name, register
 from sqlwin.server.catalog.tables import (
     ClientFacts,
     ServedObjects,

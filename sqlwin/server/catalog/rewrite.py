@@ -9,17 +9,6 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlwin.server.catalog.columns import (
-    OutputColumn,
-    common_table,
-    function_name,
-    identifier_name,
-    output_columns,
-    output_name,
-    relation_of,
-    sources,
-    type_of,
-)
 from sqlwin.server.catalog.errors import CatalogQueryError
 from sqlwin.server.catalog.parts import CatalogPart, parts_of
 from sqlwin.server.catalog.relations import (
@@ -29,6 +18,17 @@ from sqlwin.server.catalog.relations import (
     PG_CATALOG,
     VECTORS,
     types,
+)
+from sqlwin.server.catalog.result_columns import (
+    OutputColumn,
+    common_table,
+    function_name,
+    identifier_name,
+    output_columns,
+    output_name,
+    relation_of,
+    sources,
+    type_of,
 )
 from sqlwin.server.catalog.tables import sqlite_name
 from sqlwin.server.catalog.type_names import type_named

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from sqlwin.server.postgres.literals import array_items, interval_literal, literal
 from sqlwin.server.postgres.reader import TYPE_NAME
 from sqlwin.server.postgres.types import FLOATS, INTEGERS, SAME, UNKNOWN, TypeName
-from sqlwin.server.postgres.values import array_items, interval_literal, literal
 from sqlwin.server.postgres.writer import ClientWriter, shown
 
 # A double as PostgreSQL writes it: `{0}` is the number

@@ -7,10 +7,10 @@ from sqlglot import exp
 from planner.sql.nodes import KeywordCall, span_of
 from planner.sql.render import quote_string
 from sqlwin.server.postgres.casts import items_of
+from sqlwin.server.postgres.literals import micros_literal, months_and_micros
 from sqlwin.server.postgres.patterns import java_pattern
 from sqlwin.server.postgres.reader import IGNORES_CASE, IS_NEGATED, PLACES_NULLS
 from sqlwin.server.postgres.types import INTEGERS, TIMES, UNKNOWN
-from sqlwin.server.postgres.values import micros_literal, months_and_micros
 from sqlwin.server.postgres.writer import ClientWriter, shown
 
 _EPOCHS = {

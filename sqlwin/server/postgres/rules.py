@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.sql.nodes import KeywordCall
-from sqlwin.server.postgres import casts, functions, operators
+from sqlwin.server.postgres import casts, operators, translated_functions
 from sqlwin.server.postgres.names import ADDED
 from sqlwin.server.postgres.writer import ClientWriter, Rule
 
@@ -26,7 +26,7 @@ def _table(writer: ClientWriter, node: exp.Table) -> str | None:
     quoted, quoted_column = (
         exp.to_identifier(each, quoted=True).sql("spark") for each in (name, column)
     )
-    items = functions.series(writer, call)
+    items = translated_functions.series(writer, call)
     text = f"(SELECT EXPLODE({items}) AS {quoted_column}) AS {quoted}"
     return text + "".join(writer.sql(join) for join in node.args.get("joins") or ())
 
@@ -41,7 +41,7 @@ def _alias(writer: ClientWriter, node: exp.Alias) -> str | None:
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Add: operators.addition,
     exp.Alias: _alias,
-    exp.Anonymous: functions.call,
+    exp.Anonymous: translated_functions.call,
     exp.Array: casts.array,
     exp.AtTimeZone: operators.at_time_zone,
     exp.Bracket: operators.item,

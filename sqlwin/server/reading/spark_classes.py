@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from sqlwin.catalog.spark.functions import OF_VALUES
+from sqlwin.catalog.spark.function_names import OF_VALUES
 from sqlwin.server.reading.java_nodes import JavaNodes
 
 CATALYST = "org.apache.spark.sql.catalyst."

@@ -17,7 +17,7 @@ from planner.sql.nodes import (
 )
 from runtime.errors import nearest
 from runtime.functions.aggregates import AGGREGATES
-from sqlwin.catalog.spark.functions import OF_VALUES, REACHING_OUT
+from sqlwin.catalog.spark.function_names import OF_VALUES, REACHING_OUT
 from sqlwin.parser.hints import SPARK_HINTS
 from sqlwin.parser.signatures import SIGNATURES
 from sqlwin.server.reading.errors import refusal

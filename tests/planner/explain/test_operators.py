@@ -9,7 +9,7 @@ from sqlglot import exp
 from planner.explain.build import operator_ids
 from planner.explain.operator_text import item_text
 from planner.explain.operators import logical_operators, physical_operators
-from planner.explain.windows import window_entries, window_text
+from planner.explain.window_texts import window_entries, window_text
 from planner.nodes.logical import NamedExpr, TableScan, UnaryNode, WindowKey
 from runtime.spec.table import Column
 from runtime.windows import Window

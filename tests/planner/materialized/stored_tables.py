@@ -26,8 +26,8 @@ from planner.plan import Plan, plan_query
 from runtime.compute.arrow.projection import window_projector
 from runtime.compute.kernels.merge import merge_slices, merged_schema
 from runtime.compute.kernels.roll_up import roll_up_levels
+from runtime.engines.local.execute import ComputedRows
 from runtime.engines.local.partials import tables_in_process
-from runtime.engines.local.rows import ComputedRows
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import aggregate, buffer_plan
 from runtime.plan.exchange import MergedWindows, SharedSlicesStep, WindowProjection

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from planner.lowering.plan import lower_in_process
-from runtime.engines.local.rows import ComputedRows
+from runtime.engines.local.execute import ComputedRows
 from runtime.refusal import Refusal, tried
 from sqlwin.execution.in_process import why_not_read
 from tests.planner.materialized.stored_tables import Tables

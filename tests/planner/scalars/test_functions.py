@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Schema
 from planner.scalars.functions import FUNCTIONS
+from planner.scalars.inference import ColumnScope
 from planner.scalars.signatures import Value, fixed
 from planner.scalars.trees import literal_of
-from planner.scalars.values import ColumnScope
 from planner.sql.build import to_sql
 from runtime.compute.arrow.evaluate import evaluate
 from runtime.compute.arrow.types import arrow_type

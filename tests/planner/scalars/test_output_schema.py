@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from planner.catalog import Schema
+from planner.scalars.inference import ColumnScope
 from planner.scalars.output_schema import output_schema
-from planner.scalars.values import ColumnScope
 from planner.sql.build import to_sql
 from planner.sql.wall_clocks import keep_wall_clocks
 from runtime.spec.table import Column

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.engines.local.order import first_positions, first_rows, sort_rows
-from runtime.plan.rows import InlineRows, OrderedRows
+from runtime.plan.arrow_rows import InlineRows, OrderedRows
 from runtime.spec.expressions import RankOrder
 
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string()), ("row", pa.int64())])

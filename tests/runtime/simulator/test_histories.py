@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from runtime.engines.local.rows import computed_batches
+from runtime.engines.local.execute import computed_batches
 from runtime.plan.simulated import SimulatedWholeWindows
 from runtime.simulator.arrivals import cut_at_every_row
 from runtime.simulator.check import disagreement, final_rows_of, first_disagreement

@@ -12,7 +12,7 @@ from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.state_schema import OperatorSchema, RowOrigin, StateAccumulator, StateKey
 from runtime.streaming.changes import ResumedOperator, first_complete, resume_operator
 from runtime.streaming.identity import Identity, difference, may_differ
-from runtime.streaming.state.columns import StateColumns
+from runtime.streaming.state.partial_columns import StateColumns
 from runtime.windows import Window
 from runtime.windows.cumulate import CalendarCumulate, Cumulate
 from runtime.windows.hop import CalendarHop, Hop

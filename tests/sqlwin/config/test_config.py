@@ -7,8 +7,8 @@ import pytest
 from planner.rules import RULE_NAMES
 from runtime.errors import SqlwinError
 from sqlwin.config.config import Config
+from sqlwin.config.parsing import parse_duration, parse_memory
 from sqlwin.config.settings import SETTINGS, Setting
-from sqlwin.config.values import parse_duration, parse_memory
 
 
 def error_of(key: str, value: str) -> SqlwinError:

@@ -15,7 +15,7 @@ import pytest
 
 import sqlwin.dbapi as db
 from runtime.errors import ExecutionError
-from sqlwin.dbapi.rows import FetchedRows
+from sqlwin.dbapi.fetching import FetchedRows
 
 WINDOWS = """
     SELECT origin, window_end, COUNT(*) AS n

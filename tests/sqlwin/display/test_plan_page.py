@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from planner.explain.document import QueryDocument, to_json
-from planner.explain.windows import months_parameters, window_parameters
+from planner.explain.window_texts import months_parameters, window_parameters
 from runtime.windows import AlignedWindow
 from runtime.windows.cumulate import CalendarCumulate, Cumulate
 from runtime.windows.hop import CalendarHop, Hop

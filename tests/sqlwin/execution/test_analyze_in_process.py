@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.plan import rows as relations
+from runtime.plan import arrow_rows as relations
+from runtime.plan.arrow_rows import NeighbourRows, OrderedRows
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import NeighbourRows, OrderedRows
 from sqlwin.execution.analyze_in_process import _NAMES, _OF_PARTIALS
 
 # The base class, nodes whose operator depends on their fields, and those that only SQL computes

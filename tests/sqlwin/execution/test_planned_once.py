@@ -18,10 +18,10 @@ from sqlglot.tokens import Tokenizer
 import sqlwin
 from planner.explain.document import Document
 from runtime.errors import SqlwinError
+from runtime.plan.arrow_rows import local_rows
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.in_process import InProcessStep
 from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import local_rows
 from sqlwin.cli.explain import explain_scripts
 from sqlwin.cli.run import ScriptPresenter, run_scripts
 from sqlwin.console.scripts import read_scripts

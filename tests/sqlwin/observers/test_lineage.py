@@ -23,7 +23,7 @@ from runtime.frames.reports import report_of
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.entries import MaterializedTable
 from sqlwin.control import SessionControl
-from sqlwin.observers.columns import column_sources
+from sqlwin.observers.column_sources import column_sources
 from sqlwin.observers.datasets import DatasetPlace, place_of, place_of_path
 from sqlwin.observers.file_sizes import FilesSize, data_files, size_of, stored_data_files
 from sqlwin.observers.jobs import job_of

@@ -14,7 +14,7 @@ import pytest
 
 import sqlwin
 import sqlwin.server.client as client_module
-from sqlwin.dbapi.rows import FetchedRows, rows_of
+from sqlwin.dbapi.fetching import FetchedRows, rows_of
 from sqlwin.result import Result
 from sqlwin.server.client import ServedSession
 from sqlwin.server.server import Address

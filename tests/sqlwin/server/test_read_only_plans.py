@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 import sqlwin
 from runtime.errors import ReadOnlyError, SqlwinError
 from runtime.spark.errors import translate_spark_errors
-from sqlwin.catalog.spark.functions import REACHING_OUT
+from sqlwin.catalog.spark.function_names import REACHING_OUT
 from sqlwin.control import SessionControl
 from sqlwin.server.reading.guard import ReadingGuard
 from sqlwin.server.reading.java_nodes import JavaNodes

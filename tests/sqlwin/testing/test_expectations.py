@@ -14,9 +14,9 @@ from runtime.simulator.compare import difference, rows_of
 from sqlwin.session import Session
 from sqlwin.testing import assert_rows
 from sqlwin.testing.cases import read_cases
+from sqlwin.testing.cells import cell_text, cell_value
 from sqlwin.testing.documents import read_document
 from sqlwin.testing.running import TestOptions, run_case
-from sqlwin.testing.values import cell_text, cell_value
 from tests.unstarted import unstarted_spark
 
 DOUBLES = [None, 0.0, 5.0, -5.0, 0.1, 1e-9, math.inf, -math.inf, math.nan]

@@ -6,7 +6,7 @@ import math
 
 from sqlglot import exp
 
-from planner.lowering.sql.engines.functions import (
+from planner.lowering.sql.engines.shared_functions import (
     Writer,
     check_division,
     check_replace,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from planner.lowering.sql.engines.functions import (
+from planner.lowering.sql.engines.shared_functions import (
     DAY_SHIFTS,
     Writer,
     check_division,

@@ -6,7 +6,7 @@ import re
 
 from sqlglot import exp
 
-from planner.lowering.sql.engines.functions import (
+from planner.lowering.sql.engines.shared_functions import (
     DAY_SHIFTS,
     Writer,
     check_division,

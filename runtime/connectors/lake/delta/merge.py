@@ -17,7 +17,7 @@ from runtime.connectors.lake.table import broken_table
 from runtime.connectors.upserts import Upserts, fold_changes
 from runtime.frames.arrow_rows import BatchRows
 from runtime.frames.arrow_tables import cast_to_schema
-from runtime.results.rows import result_batches
+from runtime.results.transport import result_batches
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableSpec
 

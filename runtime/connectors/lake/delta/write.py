@@ -14,11 +14,11 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from runtime.connectors.columns import find_column
+from runtime.connectors.declared_columns import find_column
 from runtime.connectors.lake.delta.merge import changes_of, merge_version
 from runtime.connectors.lake.delta.snapshot import delta_path, delta_schema, open_delta
-from runtime.connectors.lake.rows import rows_of_table, schema_of_new_table
 from runtime.connectors.lake.table import broken_table, lake_packages, unwritable
+from runtime.connectors.lake.written_rows import rows_of_table, schema_of_new_table
 from runtime.connectors.upserts import key_columns
 from runtime.connectors.writing import check_partitions, compute
 from runtime.errors import CatalogError, ErrorKind, ExecutionError

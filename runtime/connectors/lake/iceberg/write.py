@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
-from runtime.connectors.columns import find_column
+from runtime.connectors.declared_columns import find_column
 from runtime.connectors.lake.iceberg.snapshot import open_catalog, spark_schema, table_name
-from runtime.connectors.lake.rows import rows_of_table, schema_of_new_table
 from runtime.connectors.lake.table import broken_table, unwritable
+from runtime.connectors.lake.written_rows import rows_of_table, schema_of_new_table
 from runtime.connectors.writing import compute
 from runtime.errors import CatalogError, ExecutionError
 from runtime.lake.data_files import write_parquet

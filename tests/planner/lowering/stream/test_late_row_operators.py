@@ -19,7 +19,7 @@ from planner.optimizer import Options
 from planner.rules.split_window_aggregate import split_window_aggregate
 from planner.sql.build import column
 from runtime.errors import AnalysisError
-from runtime.plan.rows import RankedRows
+from runtime.plan.arrow_rows import RankedRows
 from runtime.plan.streams import StreamWindowStep
 from runtime.spec.stream import LATE_ROW
 from runtime.spec.table import Column, Watermark

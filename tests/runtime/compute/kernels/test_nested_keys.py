@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.compute.kernels.columns import ranks
+from runtime.compute.kernels.conversions import ranks
 from runtime.compute.kernels.gap_fill import fill_gaps
 from runtime.compute.kernels.joins import join_positions
 from runtime.compute.kernels.key_digits import key_digits

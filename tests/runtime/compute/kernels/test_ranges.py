@@ -7,7 +7,7 @@ import pytest
 
 from runtime.compute.arrow.batches import BATCH_ROWS
 from runtime.compute.kernels.ranges import RangeJoin
-from runtime.plan.rows import InlineRows, RangedRows
+from runtime.plan.arrow_rows import InlineRows, RangedRows
 
 TIME = pa.timestamp("us")
 OF = RangedRows(InlineRows((), ()), InlineRows((), ()), ("t", "s", "e"), None)

@@ -9,9 +9,9 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from runtime.connectors.postgres.columns import DatabaseColumn
 from runtime.connectors.postgres.conditions import condition_sql
 from runtime.connectors.postgres.connector import PostgresTable
+from runtime.connectors.postgres.database_types import DatabaseColumn
 from runtime.connectors.postgres.read import PostgresSplits, partitions, read_in_process
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.spec.expressions import Call, ColumnRef, Constant

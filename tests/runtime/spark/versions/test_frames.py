@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, MapType, StructField, StructType, Times
 
 from runtime.spark.versions import capabilities
 from runtime.spark.versions.arrow_types import to_arrow_schema
-from runtime.spark.versions.columns import try_cast, type_from_ddl
+from runtime.spark.versions.casts import try_cast, type_from_ddl
 from runtime.spark.versions.frames import from_arrow, place_rows, to_arrow
 from runtime.spark.versions.murmur import number_hashed_to
 from runtime.spark.versions.sessions import all_settings, explicit_settings

@@ -16,7 +16,7 @@ from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
-from runtime.streaming.state.columns import StateColumns
+from runtime.streaming.state.partial_columns import StateColumns
 from runtime.streaming.watermarks import closed_until_us
 from runtime.windows.session import SessionWindow
 from runtime.windows.times import FIRST_TIME, LAST_TIME

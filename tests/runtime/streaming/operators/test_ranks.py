@@ -19,9 +19,9 @@ from runtime.spec.thresholds import Thresholds
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.ranks import RankOperator, RankSpec
 from runtime.streaming.state.blobs import METADATA
-from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.contents import BlobKind, blobs_of
 from runtime.streaming.state.metadata import RankMetadata
+from runtime.streaming.state.partial_columns import StateColumns
 from runtime.windows import AlignedWindow, AllTime
 from runtime.windows.tumble import Tumble
 from tests.runtime.streaming.model import Memory, outputs

@@ -17,7 +17,7 @@ from runtime.spec.thresholds import Thresholds
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.buckets import MemoryBound
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
-from runtime.streaming.state.columns import StateColumns
+from runtime.streaming.state.partial_columns import StateColumns
 from runtime.streaming.state.table_cache import CACHE
 from runtime.windows.session import SessionWindow
 from runtime.windows.times import FIRST_TIME, LAST_TIME

@@ -17,8 +17,8 @@ from runtime.spec.thresholds import Thresholds
 from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.slices.levels import SharedSpec, common_slices
-from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.contents import blobs_of
+from runtime.streaming.state.partial_columns import StateColumns
 from runtime.streaming.state.table_cache import CACHE
 from runtime.windows.cumulate import Cumulate
 from runtime.windows.hop import Hop

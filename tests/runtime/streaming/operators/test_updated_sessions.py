@@ -18,8 +18,8 @@ from runtime.streaming.operators.firing import FireRule, UpdateRules
 from runtime.streaming.operators.session import SessionSpec
 from runtime.streaming.operators.updated_sessions import UpdatedSessionOperator
 from runtime.streaming.state.buckets import Place
-from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.contents import BlobKind, Decoder, blobs_of
+from runtime.streaming.state.partial_columns import StateColumns
 from runtime.streaming.state.split import Split, split_group
 from runtime.streaming.state.table_cache import CACHE
 from runtime.windows.session import SessionWindow

@@ -18,9 +18,9 @@ from runtime.streaming.operators.base import KeyGroupSpec, MicroBatch, Status
 from runtime.streaming.operators.versions import VersionOperator, VersionSpec
 from runtime.streaming.state.blobs import METADATA
 from runtime.streaming.state.codec import decode_metadata
-from runtime.streaming.state.columns import StateColumns
 from runtime.streaming.state.contents import BlobKind, Decoder, blobs_of
 from runtime.streaming.state.metadata import VersionMetadata
+from runtime.streaming.state.partial_columns import StateColumns
 from runtime.windows.tumble import Tumble
 from tests.runtime.streaming.model import Memory, outputs
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from planner.arrow.expressions import to_arrow_expression
 from runtime.compute.kernels.ranks import order_codes, rank_rows, ranked_rows
 from runtime.local.stage import BufferPlan
-from runtime.plan.rows import JoinedRows, RankedRows
+from runtime.plan.arrow_rows import JoinedRows, RankedRows
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.expressions import RankOrder
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK

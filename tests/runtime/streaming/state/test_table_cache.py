@@ -11,7 +11,7 @@ from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.thresholds import Thresholds
 from runtime.streaming.slices.chunks import SliceState, slab_us
 from runtime.streaming.state.codec import encode_table
-from runtime.streaming.state.columns import StateColumns
+from runtime.streaming.state.partial_columns import StateColumns
 from runtime.streaming.state.table_cache import (
     CACHE,
     SharedTables,

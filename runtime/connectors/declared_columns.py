@@ -35,7 +35,7 @@ from runtime.errors import CatalogError, nearest
 from runtime.names import quote_name
 from runtime.shown_types import shown_type
 from runtime.spark.errors import translate
-from runtime.spark.versions.columns import type_from_ddl
+from runtime.spark.versions.casts import type_from_ddl
 from runtime.spec.table import TableColumn, TableSpec
 
 # Decimal digits that an integer type needs

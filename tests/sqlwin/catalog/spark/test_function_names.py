@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import sqlwin
-from sqlwin.catalog.spark.functions import NAMES
+from sqlwin.catalog.spark.function_names import NAMES
 from sqlwin.session import Session
 from tests.unstarted import NeedsSparkError, unstarted_spark
 

@@ -19,7 +19,7 @@ from runtime.compute.arrow.batches import BATCH_ROWS, as_batch, numbers, plain_b
 from runtime.compute.arrow.evaluate import evaluate
 from runtime.compute.arrow.projection import projection_schema, window_projector, with_window_time
 from runtime.compute.arrow.types import arrow_type
-from runtime.compute.kernels.columns import Int64Array, int64_values
+from runtime.compute.kernels.conversions import Int64Array, int64_values
 from runtime.connectors.registry import open_table
 from runtime.engines.local.order import first_rows, sort_rows
 from runtime.engines.local.scan import (
@@ -28,10 +28,7 @@ from runtime.engines.local.scan import (
     map_splits,
     no_store,
 )
-from runtime.plan.exchange import MergedWindows
-from runtime.plan.in_process import InProcessStep
-from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import (
+from runtime.plan.arrow_rows import (
     AsOfRows,
     DatabaseRows,
     FileRows,
@@ -47,6 +44,9 @@ from runtime.plan.rows import (
     UnitedRows,
     WindowedRows,
 )
+from runtime.plan.exchange import MergedWindows
+from runtime.plan.in_process import InProcessStep
+from runtime.plan.nodes import PlanNode
 from runtime.spec.text import TextSource
 from runtime.windows import AlignedWindow
 from runtime.windows.times import WINDOW_TIME_LAG_US

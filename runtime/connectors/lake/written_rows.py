@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import NullType, StructField, StructType
 
-from runtime.connectors.columns import declared_type, find_column, is_widening, same_type
+from runtime.connectors.declared_columns import declared_type, find_column, is_widening, same_type
 from runtime.connectors.writing import check_number
 from runtime.errors import CatalogError
 from runtime.names import quote_name

@@ -9,7 +9,7 @@ from functools import cached_property, reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.compute.kernels.columns import Int64Array, int64_column, replace_values
+from runtime.compute.kernels.conversions import Int64Array, int64_column, replace_values
 from runtime.compute.kernels.partials import merge_equal_slices
 from runtime.spec.aggregates import Accumulator
 from runtime.windows.times import FIRST_TIME, LAST_TIME

@@ -12,7 +12,7 @@ from planner.nodes.logical import (
     WindowColumns,
     WindowTableFunction,
 )
-from planner.nodes.windows import (
+from planner.nodes.window_columns import (
     identifies_window,
     notes_on_windows,
     query_properties,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-# Version of Spark with these functions; tests/sqlwin/catalog/spark/test_functions.py compares them.
-# A new function belongs to one of the two sets: clients of a read-only server may call the first.
+# Version of Spark with these functions, which tests/sqlwin/catalog/spark/test_function_names.py
+# compares. A new function belongs to one of the two sets: clients of a read-only server may call
+# the first.
 VERSION = "4.3"
 # Functions that compute with their arguments, the rows and the query's settings only
 OF_VALUES = frozenset(

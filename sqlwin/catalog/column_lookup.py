@@ -8,7 +8,7 @@ from planner.catalog import Schema, column_named
 from planner.sql.build import is_timestamp
 from runtime.errors import AnalysisError, nearest
 from runtime.shown_types import shown_type
-from runtime.spark.versions.columns import type_from_ddl
+from runtime.spark.versions.casts import type_from_ddl
 from runtime.spec.table import Column
 
 if TYPE_CHECKING:

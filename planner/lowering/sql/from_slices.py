@@ -24,9 +24,9 @@ from planner.lowering.sql.relations import Ctes, Source, select, union_all
 from planner.lowering.sql.sessions import SESSION, number_sessions, spans_of_sessions
 from planner.lowering.sql.text import all_of, binary, call, cast, not_null, number
 from planner.nodes.aggregate_plans import END, SLICE_END, START, TIME
+from runtime.plan.arrow_rows import RowLocalStep, RowScan, grouping_sets, local_rows
 from runtime.plan.exchange import MergedWindows
 from runtime.plan.local import GroupingSets
-from runtime.plan.rows import RowLocalStep, RowScan, grouping_sets, local_rows
 from runtime.windows import Window
 from runtime.windows.base import BaseAligned
 from runtime.windows.times import FIRST_TIME, LAST_TIME, WINDOW_TIME_LAG_US

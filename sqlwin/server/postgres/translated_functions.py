@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from planner.sql.render import quote_string
+from sqlwin.server.postgres.literals import interval_literal, literal, months_and_micros
 from sqlwin.server.postgres.operators import field, in_zone
 from sqlwin.server.postgres.patterns import (
     formatted_time,
@@ -23,7 +24,6 @@ from sqlwin.server.postgres.types import (
     TypeName,
     regtype,
 )
-from sqlwin.server.postgres.values import interval_literal, literal, months_and_micros
 from sqlwin.server.postgres.writer import ClientWriter, shown
 
 _Arguments = Sequence[exp.Expr]

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from runtime.frames.arrow_rows import BatchRows, Stage
 from runtime.results.chunks import PIECES_DDL, batches_from_chunks
 from runtime.results.files import NAMES_DDL, batches_from_files
-from runtime.results.rows import result_batches
+from runtime.results.transport import result_batches
 from runtime.spark.errors import translate
 from runtime.temporary import process_directory
 from tests.observing import wait_until

@@ -21,7 +21,7 @@ from planner.catalog import Schema
 from planner.lowering.relation import Relation, Slicing
 from planner.lowering.select import SelectLowering
 from planner.lowering.spark_sql import expand_query
-from planner.materialized.windows import merged_types
+from planner.materialized.slice_conditions import merged_types
 from planner.nodes.aggregate_plans import (
     BOUNDS,
     END,
@@ -43,6 +43,7 @@ from planner.nodes.physical import (
     SliceScan,
 )
 from planner.sql.build import column, is_flat_type, relation, select_all_from, to_sql
+from runtime.plan.arrow_rows import LocalRows, RowScan, WindowedRows, grouping_sets, local_rows
 from runtime.plan.exchange import (
     ExchangeStep,
     ExpandedPartials,
@@ -64,7 +65,6 @@ from runtime.plan.local import (
     is_local,
 )
 from runtime.plan.nodes import MeasuredStep, SqlStep
-from runtime.plan.rows import LocalRows, RowScan, WindowedRows, grouping_sets, local_rows
 from runtime.refusal import refuse
 from runtime.shown_types import shown_type
 from runtime.spec.aggregates import WindowAggregation

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import MapType
 
 from runtime.connectors.avro.options import AVRO_FORMATS
-from runtime.connectors.columns import declared_type
+from runtime.connectors.declared_columns import declared_type
 from runtime.connectors.kafka.decode import column_of
 from runtime.connectors.kafka.table import (
     HEADERS,

@@ -12,6 +12,7 @@ from planner.lowering.sql.assigners import ARGUMENT, in_months, on_target
 from planner.lowering.sql.clocks import local_us
 from planner.lowering.sql.expressions import TargetExpressions
 from planner.lowering.sql.fills import fill_windows
+from planner.lowering.sql.from_slices import WindowWriter
 from planner.lowering.sql.names import TextNames, quoted
 from planner.lowering.sql.partials import column_types
 from planner.lowering.sql.refusals import refuse_part
@@ -19,11 +20,8 @@ from planner.lowering.sql.relations import Ctes, Source, select, union_all
 from planner.lowering.sql.sessions import number_sessions, spans_of_sessions
 from planner.lowering.sql.target import Target
 from planner.lowering.sql.text import all_of, binary, call, cast, not_null, number
-from planner.lowering.sql.windows import WindowWriter
 from planner.nodes.aggregate_plans import END, TIME
-from runtime.plan.exchange import MergedWindows
-from runtime.plan.nodes import PlanNode
-from runtime.plan.rows import (
+from runtime.plan.arrow_rows import (
     AsOfRows,
     FilledRows,
     GivenRows,
@@ -40,6 +38,8 @@ from runtime.plan.rows import (
     WindowedRows,
     local_rows,
 )
+from runtime.plan.exchange import MergedWindows
+from runtime.plan.nodes import PlanNode
 from runtime.spec.expressions import ColumnRef, RankOrder
 from runtime.windows.base import BaseAligned
 from runtime.windows.times import FIRST_TIME, LAST_TIME, WINDOW_TIME_LAG_US

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from runtime.connectors.columns import find_column
+from runtime.connectors.declared_columns import find_column
 
 _PRIMITIVE: Mapping[str, pa.DataType] = {
     "null": pa.null(),
