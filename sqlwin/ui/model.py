@@ -68,12 +68,18 @@ class LatestView:
         columns: Names of the columns.
         numeric: For each column, whether it holds numbers.
         rows: Values as text. None is NULL.
+        query: Query of the rows, for EXPLAIN ROW. Empty: it is not known.
+        compared: For each column that EXPLAIN ROW compares, its name in the query, and how its
+            values are written: `number`, `text`, or the type before a text. None for others, such
+            as sums of DOUBLE, which differ from run to run.
     """
 
     into: str
     columns: tuple[str, ...]
     numeric: tuple[bool, ...]
     rows: tuple[tuple[str | None, ...], ...]
+    query: str = ""
+    compared: tuple[tuple[str, str] | None, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import pyarrow as pa
+from sqlglot import exp
 
 from planner.explain.build import query_document
 from planner.explain.document import Document, mask_document, to_json
+from runtime.errors import SqlwinError
 from runtime.redaction import Mask
 from runtime.sinks.latest_rows import LatestRows
 from runtime.spark.status import StageProgress, TaggedJobs
@@ -22,6 +25,8 @@ from sqlwin.execution.streams.history import BatchPoint
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.execution.streams.status import combined_status, waits_for
 from sqlwin.session import Session
+from sqlwin.statements.nodes import Insert, Query, StatementSet
+from sqlwin.statements.parse import parse_statement
 from sqlwin.ui.model import (
     ActivitySnapshot,
     LatestView,
@@ -152,7 +157,10 @@ def _stream(session: Watched, stream: Stream, now: float, *, watches: bool) -> S
             for number, operator in enumerate(status.operators)
         ),
         points=thin_points(points, _MAX_POINTS),
-        latest=tuple(latest_view(into, rows) for into, rows in latest.tables().items()),
+        latest=tuple(
+            latest_view(into, rows, _queries(setup.statement).get(into), mask)
+            for into, rows in latest.tables().items()
+        ),
         latest_problem=mask(latest.problem),
         checkpoint=mask(stream.checkpoint.directory) if setup.keeps_checkpoint else "",
     )
@@ -220,16 +228,80 @@ def thin_points(points: Sequence[BatchPoint], most: int) -> tuple[BatchPoint, ..
     )
 
 
-def latest_view(into: str, rows: pa.Table) -> LatestView:
-    """Return rows as text for the page."""
+def latest_view(
+    into: str,
+    rows: pa.Table,
+    query: _QueryOfRows | None = None,
+    mask: Callable[[str], str] = str,
+) -> LatestView:
+    """Return rows as text for the page.
+
+    Args:
+        into: Table that they were written to.
+        rows: Rows.
+        query: Query whose rows they are, if known.
+        mask: Hides secrets.
+    """
     batch = rows.combine_chunks().to_batches()[0]
     columns = [display_texts(column, uniform=False).to_pylist() for column in batch.columns]
+    # changes have their kind before the columns of the query, which may be of a star
+    is_known = query is not None and len(query.columns) == rows.num_columns
     return LatestView(
         into,
         tuple(rows.column_names),
         tuple(is_number(type_) for type_ in rows.schema.types),
         tuple(zip(*columns, strict=True)),
+        *(_explained(query, rows, mask) if query is not None and is_known else ()),
     )
+
+
+@dataclass(frozen=True)
+class _QueryOfRows:
+    """The text of a query, and the names of its columns as far as they are written."""
+
+    text: str
+    columns: tuple[str, ...]
+
+
+def _explained(
+    query: _QueryOfRows, rows: pa.Table, mask: Callable[[str], str]
+) -> tuple[str, tuple[tuple[str, str] | None, ...]]:
+    """Return `query` and `compared` of a `LatestView`."""
+    kinds = map(_literal_of, rows.schema.types)
+    named = zip(query.columns, kinds, strict=True)
+    return mask(query.text), tuple((name, kind) if name and kind else None for name, kind in named)
+
+
+def _literal_of(type_: pa.DataType) -> str:
+    """Return how a condition writes values of a type, see `LatestView.compared`, or ""."""
+    if pa.types.is_integer(type_) or pa.types.is_decimal(type_):
+        return "number"
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return "text"
+    if pa.types.is_timestamp(type_):
+        return "TIMESTAMP"
+    return "DATE" if pa.types.is_date(type_) else ""
+
+
+@lru_cache(maxsize=64)
+def _queries(statement: str) -> Mapping[str, _QueryOfRows]:
+    """Return the queries of a stream by the table that they write, "" for rows of a SELECT."""
+    try:
+        parsed = parse_statement(statement)
+    except SqlwinError:
+        return {}  # a statement with parameters has another text
+    if isinstance(parsed, Query):
+        return {"": _query_of_rows(parsed.text, parsed.ast)}
+    inserts = parsed.inserts if isinstance(parsed, StatementSet) else (parsed,)
+    return {
+        ".".join(insert.name): _query_of_rows(insert.query_text, insert.ast)
+        for insert in inserts
+        if isinstance(insert, Insert) and not (insert.columns or insert.static)
+    }
+
+
+def _query_of_rows(text: str, ast: exp.Query) -> _QueryOfRows:
+    return _QueryOfRows(text, () if ast.is_star else tuple(i.output_name for i in ast.selects))
 
 
 # -- statements ------------------------------------------------------------------------------------

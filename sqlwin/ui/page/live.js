@@ -55,10 +55,20 @@ function streamCard(stream) {
   const lag = chart("Behind at each micro-batch", seconds), state = chart("State", bytes);
   const batches = chart("Micro-batches", seconds, { stacked: true });
   charts.append(rows.figure, written.figure, lag.figure, batches.figure, state.figure, dropped.figure);
+  const origin = element("pre", "origin");
+  origin.hidden = true;
+  latest.addEventListener("click", (event) => {
+    const button = event.target.closest("button.statement");
+    if (!button) return;
+    origin.hidden = false;
+    origin.textContent = button.dataset.text;
+    getSelection().selectAllChildren(origin);
+    origin.scrollIntoView({ block: "nearest" });
+  });
   const fold = element("details");
   const text = element("pre"), links = element("p", "links");
   fold.append(element("summary", "", "Statement"), text);
-  node.append(header, waits, figures, charts, sources, latest, time, fold, links);
+  node.append(header, waits, figures, charts, sources, latest, origin, time, fold, links);
 
   function update(now) {
     header.replaceChildren(element("h3", "", now.name === now.into ? now.name : `${now.name} → ${now.into}`), badge(now.state),
@@ -184,9 +194,10 @@ function latestTables(now) {
     found.push(element("h4", "", "Last emitted"), element("p", "waits", "rows appear here when the next ones are emitted"));
   }
   if (now.latest_problem) found.push(element("p", "waits", now.latest_problem));
-  for (const { into, columns, numeric, rows } of now.latest) {
+  for (const { into, columns, numeric, rows, query, compared } of now.latest) {
     // a line above each new window
     const ends = columns.map((name, i) => [name, i]).filter(([name]) => /^window_(start|end)$/.test(name)).map(([, i]) => i);
+    const isExplained = query && compared.some((column) => column);
     let last = null;
     const lines = rows.map((values) => {
       const window = ends.map((i) => values[i]).join(" ");
@@ -197,14 +208,38 @@ function latestTables(now) {
         cell.title = value === null ? "" : value;
         row.append(cell);
       });
+      if (isExplained) row.append(originCell(query, compared, values));
       return row;
     });
     const box = element("div", "latest");
     box.tabIndex = 0;
-    box.append(tableOf(columns.map((name, i) => [name, numeric[i] ? "number" : ""]), lines));
-    found.push(element("h4", "", now.latest.length > 1 ? `Last emitted, into ${into}` : "Last emitted"), box);
+    const heads = columns.map((name, i) => [name, numeric[i] ? "number" : ""]);
+    box.append(tableOf(isExplained ? [...heads, ["", ""]] : heads, lines));
+    const title = element("h4", "", now.latest.length > 1 ? `Last emitted, into ${into}` : "Last emitted");
+    if (query) title.append(" ", textButton("advice", "ADVISE: the delay that the watermark should have", `ADVISE ${query}\n;`));
+    found.push(title, box);
   }
   return found;
+}
+
+/* A cell with a button for the EXPLAIN ROW of a row: its query, and a condition on the columns that can be compared. */
+function originCell(query, compared, values) {
+  const quoted = (name) => "`" + name.replace(/`/g, "``") + "`", text = (value) => `'${value.replace(/'/g, "''")}'`;
+  const literal = (kind, value) => (kind === "number" ? value : kind === "text" ? text(value) : `${kind} ${text(value)}`);
+  const conditions = compared.map((column, i) => [column, values[i]]).filter(([column]) => column)
+    .map(([[name, kind], value]) => `${quoted(name)} ${value === null ? "IS NULL" : `= ${literal(kind, value)}`}`);
+  const cell = element("td");
+  cell.append(textButton("rows", "EXPLAIN ROW: the rows of the input that are in this row",
+    `EXPLAIN ROW SELECT * FROM (\n${query}\n)\nWHERE ${conditions.join(" AND ")};`));
+  return cell;
+}
+
+/* A button that shows a statement to copy. */
+function textButton(name, title, statement) {
+  const button = element("button", "statement", name);
+  button.title = title;
+  button.dataset.text = statement;
+  return button;
 }
 
 /* -- statements ------------------------------------------------------------------------------ */

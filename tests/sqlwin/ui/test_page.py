@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from runtime.frames.reports import report_of
 from sqlwin.execution.activity import TimeSpan
+from sqlwin.session import Session
 from sqlwin.ui.server import serve
 from sqlwin.ui.snapshot import Watched
 from tests.sqlwin.display.browser import CONTRAST, chromium, open_page
@@ -41,7 +46,8 @@ def busy_session(text: str = SCRIPT) -> Watched:
     Args:
         text: Text in the stream's statement, and a key of its windows.
     """
-    item, _ = stream(sources=("bids", "asks"), statement=f"INSERT INTO totals SELECT '{text}'")
+    query = f"SELECT '{text}' AS k, window_start, window_end, n FROM minutes"
+    item, _ = stream(sources=("bids", "asks"), statement=f"INSERT INTO totals {query}")
     now = time.time()
     for batch in range(40):
         at = now - 40 + batch
@@ -146,6 +152,40 @@ def test_a_stream_shows_windows_watermarks_and_charts(busy_tab: Any) -> None:
     assert rows[0][2] > rows[-1][2]
     # a line above each window but the first
     assert card.locator(".latest tr.next").count() == 3
+
+
+def test_a_row_shows_the_statement_that_explains_it(
+    browser: Any, fresh_session: Session, tmp_path: Path
+) -> None:
+    times = [dt.datetime(2026, 5, 1, 10, 0, second) for second in (1, 20, 59)]  # noqa: DTZ001
+    keys = ["it's", None, "it's"]
+    path = tmp_path / "bids.parquet"
+    pq.write_table(pa.table({"ts": times, "k": keys, "v": [0.25, 2.0, 0.5]}), path)
+    fresh_session.execute(
+        "CREATE TABLE bids (ts TIMESTAMP(3), k STRING, v DOUBLE, WATERMARK FOR ts AS ts) "
+        f"WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'parquet')"
+    )
+    query = (
+        "SELECT k, window_end, COUNT(*) AS n, SUM(v) AS s FROM TABLE(TUMBLE(TABLE bids, "
+        "DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY k, window_start, window_end"
+    )
+    item, _ = stream(statement=f"INSERT INTO totals {query} -- per minute\n;")
+    (result,) = fresh_session.execute(query)
+    rows = result.to_arrow().rename_columns(["k`s", "minute", "n", "total"])
+    item.run.latest.take("totals", rows)
+    with page_of(watched(item)) as url, open_page(browser, url) as tab:
+        tab.locator("[data-stream]").wait_for()
+        shown = tab.locator(".origin")
+        assert shown.is_hidden()
+        explained = {}
+        for row in tab.locator(".latest tbody tr").all():
+            row.locator("button").click()
+            key, *_ = row.inner_text().split("\t")
+            (text,) = fresh_session.execute(shown.inner_text())
+            explained[key] = text.to_arrow()[0][0].as_py()
+        tab.get_by_role("button", name="advice").click()
+        assert shown.inner_text() == f"ADVISE {query}\n;"
+    assert "2 of 3 rows" in explained["it's"] and "1 of 3 rows" in explained["NULL"]
 
 
 def test_the_pointer_on_a_chart_says_when_and_how_much(busy_tab: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -175,6 +176,35 @@ def test_instants_of_several_micro_batches_are_shown() -> None:
     rows = pa.table({"at": pa.array([0], pa.timestamp("us", "Europe/Berlin")), "n": [None]})
     view = latest_view("t", pa.concat_tables([rows, rows]))
     assert view.rows == (("1970-01-01 01:00:00", None),) * 2
+
+
+@pytest.mark.parametrize(
+    ("statement", "into", "query"),
+    [
+        ("INSERT INTO t SELECT r.a, d, t + 1 FROM r; ", "t", "SELECT r.a, d, t + 1 FROM r"),
+        ("SELECT a, d, t + 1 FROM r", "", "SELECT a, d, t + 1 FROM r"),
+        (
+            "EXECUTE STATEMENT SET BEGIN INSERT INTO s SELECT 1 AS b; "
+            "INSERT INTO t SELECT a, d, t + 1 FROM r; END",
+            "t",
+            "SELECT a, d, t + 1 FROM r",
+        ),
+        ("INSERT INTO t (b, d, t) SELECT a, d, t FROM r", "t", ""),
+        ("INSERT INTO s SELECT a, d, t FROM r", "t", ""),
+        ("INSERT INTO t SELECT * FROM r", "t", ""),
+        ("INSERT INTO t SELECT", "t", ""),
+    ],
+)
+def test_latest_rows_have_the_query_of_their_table(statement: str, into: str, query: str) -> None:
+    item, _ = stream(statement=statement)
+    item.run.latest.take(into, pa.table({"a": [1], "d": [0.5], "t": [dt.date(2026, 5, 1)]}))
+    item.run.latest.take("changes", pa.table({"$row_kind": ["+I"], "a": [1]}))
+    (view,) = snapshot([watched(item)]).streams
+    of_table, of_changes = view.latest
+    assert of_table.query == query
+    # values of DOUBLE are not compared, nor are columns without a name
+    assert of_table.compared == ((("a", "number"), None, None) if query else ())
+    assert of_changes.query == ""
 
 
 def test_files_that_are_looked_at_for_a_plan_are_no_run_of_it() -> None:
