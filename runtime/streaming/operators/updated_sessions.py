@@ -108,7 +108,7 @@ class SessionSpans:
         """Return for each span whether something in it is marked.
 
         Args:
-            of: SessionSpans.
+            of: Span of each session, partial or result.
             marks: One mark for each.
         """
         n_spans = max(int(s.max(initial=-1)) for s in (self.of_session, self.of_partial)) + 1
