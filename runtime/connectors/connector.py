@@ -146,7 +146,7 @@ class Table:
         return replace(self, spec=replace(self.spec, options=tuple(own)))
 
     def with_options(self, options: Mapping[str, str], without: Sequence[str] = ()) -> Self:
-        """Return the table with more options, instead of those of the same and of other names."""
+        """Return the table with options that replace others of these names, and without some."""
         replaced = {*options, *without}
         others = (option for option in self.spec.options if option[0].lower() not in replaced)
         return replace(self, spec=replace(self.spec, options=(*others, *options.items())))

@@ -372,7 +372,7 @@ def _has_many_rows(connection: Connection, spec: TableSpec) -> bool:
 
 
 def begin_in_snapshot(connection: Connection, spec: TableSpec, name: str = "") -> None:
-    """Begin a transaction that sees one state: an exported snapshot, or that of its first query.
+    """Begin a transaction that sees one state: an exported snapshot, or that at its first query.
 
     Raises:
         ExecutionError: The transaction that exported the snapshot has ended.

@@ -85,7 +85,7 @@ class SessionSpans:
         session: Session of each partial. -1 if it is in none.
         end_us: End of each session.
         is_late: Whether a session consists of late rows.
-        first_us: First time of each partial's session, or of what the partial stays as.
+        first_us: First time of each partial's session, or of the partial if it is in none.
         of_session: Span of each session.
         of_partial: Span of each partial.
         of_result: Span of each result.

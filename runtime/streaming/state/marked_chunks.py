@@ -28,7 +28,7 @@ from runtime.windows.times import FIRST_TIME, LAST_TIME
 
 # Columns of a cached chunk: all marks in order, and the rows that have them
 _MARK, _ROW = "$mark", "$row"
-# A search for one mark takes about as long as a look at so many rows
+# Rows that are compared in the time of a search for one mark
 _ROWS_PER_SEARCH = 32
 
 
@@ -50,7 +50,7 @@ class _Rows(NamedTuple):
 
         Args:
             is_marked: One element per mark.
-            marks: The marks of which it is True, in order.
+            marks: The marks that are True in it, in order.
         """
         if len(marks) * _ROWS_PER_SEARCH > len(self.marks):
             found = np.flatnonzero(is_marked.take(self.marks))
