@@ -207,15 +207,20 @@ class RunningOperator:
 
     def _marks(self, marks: Sequence[Mark]) -> Iterator[pa.RecordBatch]:
         """Yield rows that only carry watermarks."""
-        numbers = {source.name: number for number, source in enumerate(self._sources)}
+        # a table that is read twice is two sources
+        numbers: dict[str, list[int]] = defaultdict(list)
+        for number, source in enumerate(self._sources):
+            numbers[source.name].append(number)
         # the clock is the watermark of a source on processing time
         unmarked = {source.name for source in self._sources if source.time_type == "proctime"}
         pairs = [
-            (
-                code_of(numbers[mark.source], mark.split) if mark.source else ALL_SOURCES,
-                None if mark.source in unmarked else mark.watermark_us,
-            )
+            (code, None if mark.source in unmarked else mark.watermark_us)
             for mark in marks
+            for code in (
+                [code_of(number, mark.split) for number in numbers[mark.source]]
+                if mark.source
+                else [ALL_SOURCES]
+            )
         ]
         for start in range(0, len(pairs), self._batch_rows):
             yield _mark_rows(pairs[start : start + self._batch_rows])

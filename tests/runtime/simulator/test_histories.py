@@ -13,7 +13,7 @@ from runtime.engines.local.execute import computed_batches
 from runtime.plan.simulated import SimulatedWholeWindows
 from runtime.simulator.arrivals import cut_at_every_row
 from runtime.simulator.check import disagreement, final_rows_of, first_disagreement
-from runtime.simulator.compare import difference
+from runtime.simulator.compare import difference, rows_of
 from runtime.simulator.flows import Mark, TaskFlow
 from runtime.simulator.histories import Arrival, Batch, Crash, Restart, StreamHistory, Write
 from runtime.simulator.micro_batch import RunningQuery
@@ -431,3 +431,16 @@ def test_a_stream_names_the_key_for_which_it_would_keep_too_many_values(name):
     of = stream(sql, rows, settings=(("sqlwin.state.max-values", "6"),))
     failure = disagreement(of, of.history(1), in_batch, 1)
     assert failure is not None and "for k = b: the maximum is 6" in failure.reason
+
+
+def test_the_watermark_of_a_table_that_is_read_twice_moves_on():
+    query = (
+        "SELECT window_end, COUNT(*) AS n FROM TABLE(TUMBLE((SELECT * FROM t UNION ALL "
+        "SELECT * FROM t WHERE v > 0), DESCRIPTOR(ts), INTERVAL '5' SECONDS)) "
+        "GROUP BY window_start, window_end"
+    )
+    of = stream(query, [(second * 1_000, "a", second % 2, 0.5) for second in range(20)])
+    emitted = [[row["n"] for row in rows_of([b.rows])] for b in of.run(of.every_row).batches]
+    assert {number: counts for number, counts in enumerate(emitted) if counts} == {
+        7: [7], 12: [8], 17: [7], 20: [8]
+    }  # fmt: skip
