@@ -238,8 +238,8 @@ MAY_IMPORT = {
     "sqlwin.dataframes": "runtime.errors runtime.spark pyspark",
     "sqlwin.ui": (
         "planner.explain runtime runtime.sinks runtime.spark runtime.streaming sqlwin.control "
-        "sqlwin.display sqlwin.execution sqlwin.page sqlwin.session prometheus_client py4j "
-        "pyarrow pyspark starlette uvicorn"
+        "sqlwin.display sqlwin.execution sqlwin.page sqlwin.session sqlwin.statements "
+        "prometheus_client py4j pyarrow pyspark starlette uvicorn"
     ),
     "sqlwin.windows": (
         "planner.binder planner.sql runtime.windows runtime.streaming.general sqlwin.windowed pyspark sqlglot"

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import pyarrow as pa
-from sqlglot import exp
 
 from planner.explain.build import query_document
 from planner.explain.document import Document, mask_document, to_json
@@ -291,16 +290,18 @@ def _queries(statement: str) -> Mapping[str, _QueryOfRows]:
     except SqlwinError:
         return {}  # a statement with parameters has another text
     if isinstance(parsed, Query):
-        return {"": _query_of_rows(parsed.text, parsed.ast)}
+        return {"": _query_of_rows(parsed)}
     inserts = parsed.inserts if isinstance(parsed, StatementSet) else (parsed,)
     return {
-        ".".join(insert.name): _query_of_rows(insert.query_text, insert.ast)
+        ".".join(insert.name): _query_of_rows(insert)
         for insert in inserts
         if isinstance(insert, Insert) and not (insert.columns or insert.static)
     }
 
 
-def _query_of_rows(text: str, ast: exp.Query) -> _QueryOfRows:
+def _query_of_rows(statement: Query | Insert) -> _QueryOfRows:
+    text = statement.query_text if isinstance(statement, Insert) else statement.text
+    ast = statement.ast
     return _QueryOfRows(text, () if ast.is_star else tuple(i.output_name for i in ast.selects))
 
 
