@@ -143,7 +143,7 @@ def bind(
     binder.mark_aggregates(query)
     check_filters(query, sql)
     try:
-        plan = with_rows_of_keys(binder.bind_query(query, {}), binder)
+        plan = with_rows_of_keys(binder.bind_query(query, {}), query, binder)
     except AnalysisError as error:
         if isinstance(error, PlacedError):
             error.place_in(sql)

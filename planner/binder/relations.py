@@ -46,7 +46,7 @@ class Relations:
         """Return whether windows in a node are emitted more than once."""
         return self.emits_updates and bool(streams_of(node, self.catalog))
 
-    def ttl_us_of(self, select: exp.Select) -> int | None:
+    def ttl_us_of(self, select: exp.Query) -> int | None:
         """Return the time-to-live of a SELECT's state. None: forever."""
         ttl_us: int | None = select.meta.get(STATE_TTL, self.state_ttl_us)
         return ttl_us or None

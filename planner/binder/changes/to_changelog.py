@@ -25,10 +25,11 @@ from planner.nodes.logical import (
     Node,
     Project,
     ResultChanges,
+    SqlQuery,
     WindowDeduplicate,
     WindowRank,
 )
-from planner.nodes.window_columns import filters_results, window_properties
+from planner.nodes.window_columns import window_properties
 from planner.sql.build import column, literal
 from planner.sql.nodes import CHANGELOG, TO_CHANGELOG, WindowFunctionCall, error_at, span_of
 from planner.streams.refusals import BATCH, StreamRefusal
@@ -143,13 +144,36 @@ def _check_updates(
     """Refuse to leave out the row before an update if it may be all that passes a condition."""
     if "DELETE" not in codes or "UPDATE_BEFORE" in codes:
         return
-    if any(signed.find_all(ResultChanges)) and filters_results(signed):
+    if _drops_updates(signed):
         raise StreamRefusal(
             f"op_mapping of {TO_CHANGELOG} does not map UPDATE_BEFORE, but a condition on results "
             "that change may pass the row before an update alone, which then is deleted",
             f"map it to the code of DELETE: MAP['UPDATE_BEFORE, DELETE', '{codes['DELETE']}', ...]",
             span_of(function.args.get("op_mapping")) or span_of(function.this),
         ).place_in(sql)
+
+
+def _drops_updates(signed: Node) -> bool:
+    """Return whether a condition above the changes of rows may pass one row of an update only."""
+    if isinstance(signed, ResultChanges):
+        return False
+    if isinstance(signed, Project) and not signed.items[-1].is_plain_column:
+        return False  # it gives changes their kind
+    if not _has_updates(signed):
+        return False
+    if isinstance(signed, Filter):
+        return True
+    if isinstance(signed, SqlQuery) and signed.query.find(exp.Where):
+        return True
+    return any(map(_drops_updates, signed.inputs))
+
+
+def _has_updates(signed: Node) -> bool:
+    """Return whether some changes are updates; those of Debezium are deletions and insertions."""
+    kinds = (node.items[-1].expr for node in signed.find_all(Project))
+    texts = (text for kind in kinds for text in kind.find_all(exp.Literal))
+    has_kind = any(text.name == SHORT_KINDS["UPDATE_BEFORE"] for text in texts)
+    return has_kind or any(signed.find_all(ResultChanges))
 
 
 def _refuse_changes(function: WindowFunctionCall, source: Node, relations: Relations) -> None:

@@ -30,13 +30,14 @@ _RANK = "$rank"
 _Keys = tuple[str, ...]
 
 
-def with_rows_of_keys(plan: Node, relations: Relations) -> Node:
+def with_rows_of_keys(plan: Node, query: exp.Query, relations: Relations) -> Node:
     """Return a plan that reads a table of changes as the row that remains of each key.
 
     A plan that does not select the whole PRIMARY KEY of such a table is left as it is.
 
     Args:
         plan: The plan of a whole query.
+        query: The query.
         relations: Relations of the query.
 
     Raises:
@@ -59,7 +60,7 @@ def with_rows_of_keys(plan: Node, relations: Relations) -> Node:
         relations.catalog,
         "",
         table.place,
-        relations.state_ttl_us,
+        relations.ttl_us_of(query),
     )
     assert ranked is not None, "tables of changes are streams"
     return columns_of(ranked, plan.schema)

@@ -40,7 +40,7 @@ def rows_of_splits(
                     if is_undecoded(rows):
                         yield rows
                     else:
-                        numbers = pa.array([number] * rows.num_rows, pa.int32())
+                        numbers = pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows)
                         yield _with_control(rows, columns, limit_us, numbers)
 
     def second(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -61,6 +61,6 @@ def _with_control(
 ) -> pa.RecordBatch:
     """Return the columns of rows and the control columns."""
     batch = convert_types(rows, columns, frozenset())
-    limits = pa.array([limit_us] * rows.num_rows, pa.int64())
+    limits = pa.repeat(pa.scalar(limit_us, pa.int64()), rows.num_rows)
     names = [*batch.schema.names, WATERMARK_LIMIT, SPLIT_NUMBER]
     return pa.RecordBatch.from_arrays([*batch.columns, limits, numbers], names=names)

@@ -289,3 +289,5 @@ def test_a_stream_keeps_only_selected_columns_of_remaining_rows(
     assert "StreamRankOperator(number=[0], partitionBy=[number], ranks=[ROW_NUMBER 1 to 1])" in plan
     assert "Exchange(distribution=[hash[number]]" in plan
     assert "slice: number, v, $slice_end, $copies$0" in plan
+    hinted = fresh_session.explain("SELECT /*+ STATE_TTL('orders' = '1 d') */ id, v FROM orders")
+    assert "state time-to-live: 1 d" in hinted

@@ -1,4 +1,4 @@
-"""Copies of histories in checkpoints: when they are made, and what is in them."""
+"""A stream copies a history into its checkpoint once, and again after a kill before the plan."""
 
 from __future__ import annotations
 
